@@ -1,0 +1,135 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// GPUs owns the vendor's library: it alone initialises and shuts it down, and hands out one actor a board.
+type GPUs struct {
+	driver Driver
+
+	mu      sync.Mutex
+	open    bool
+	all     []*GPU
+	version string
+	why     error // why there is no board
+}
+
+// NewGPUs returns an owner for driver, not yet opened. driver may be nil: a host without GPUs.
+func NewGPUs(driver Driver) *GPUs {
+	return &GPUs{driver: driver, why: ErrNoDriver}
+}
+
+// initTimeout bounds the library's initialisation, which attaches every board: seconds on a machine with eight.
+const initTimeout = 30 * time.Second
+
+// Open initialises the library and finds the boards. A host without the library or without boards is no error here; Why
+// then says why. Opening an open one does nothing.
+func (g *GPUs) Open(ctx context.Context) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.open || g.driver == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, initTimeout, ErrHung)
+	defer cancel()
+	done := make(chan answer[found], 1)
+	go func() {
+		f, err := find(g.driver)
+		done <- answer[found]{f, err}
+	}()
+	select {
+	case a := <-done:
+		g.all, g.version, g.why = a.value.boards, a.value.version, a.err
+		g.open = a.err == nil
+	case <-ctx.Done():
+		// The initialising goroutine stays behind with the library; there is no way to end it.
+		g.why = fmt.Errorf("GPU driver: initialise: %w", context.Cause(ctx))
+		return g.why
+	}
+	return nil
+}
+
+// found is what opening the library came to.
+type found struct {
+	boards  []*GPU
+	version string
+}
+
+func find(driver Driver) (found, error) {
+	if err := driver.Init(); err != nil {
+		return found{}, fmt.Errorf("GPU driver: %w", err)
+	}
+	version, err := driver.Version()
+	if err != nil {
+		version = ""
+	}
+	devices, err := driver.Devices()
+	if err != nil {
+		return found{}, errors.Join(fmt.Errorf("GPU driver: list of devices: %w", err), driver.Shutdown())
+	}
+	var all []*GPU
+	var bad error
+	for i, dev := range devices {
+		info, err := dev.Info()
+		if err != nil {
+			bad = errors.Join(bad, fmt.Errorf("GPU %d: identity: %w", i, err))
+			continue
+		}
+		all = append(all, startGPU(dev, info))
+	}
+	if len(all) == 0 && bad == nil {
+		bad = fmt.Errorf("GPU driver: no device: %w", ErrNotSupported)
+	}
+	if len(all) == 0 {
+		return found{}, errors.Join(bad, driver.Shutdown())
+	}
+	return found{all, version}, nil
+}
+
+// All returns the boards found by Open, in the driver's order.
+func (g *GPUs) All() []*GPU {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.all
+}
+
+// Why returns why there is no board, or nil where there is one.
+func (g *GPUs) Why() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.why
+}
+
+// Version returns the driver's version, or "" before Open or where it does not tell.
+func (g *GPUs) Version() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.version
+}
+
+// Close ends the actors and shuts the library down. Where a driver call hangs the library is left alone, since it
+// would hang too: the error says which board.
+func (g *GPUs) Close() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.open {
+		return nil
+	}
+	g.open = false
+	var stuck error
+	for _, gpu := range g.all {
+		if !gpu.close() {
+			stuck = errors.Join(stuck, fmt.Errorf("%s: %w", gpu.info.UUID, ErrHung))
+		}
+	}
+	g.all, g.why = nil, ErrNoDriver
+	if stuck != nil {
+		return stuck
+	}
+	return g.driver.Shutdown()
+}
