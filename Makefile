@@ -1,0 +1,81 @@
+# quner: everything a person or the CI does in this checkout is a target here.
+# `make` alone lists them. GNU make 4.3, bash, Go, gcc.
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+GO      ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+# The linters live in a module of their own, so that their dependencies never
+# become the product's.
+TOOL    := $(GO) tool -modfile=tools/go.mod
+
+# The NVML binding is cgo and its header marks calls deprecated that are the
+# only ones older drivers have.
+export CGO_CFLAGS := $(CGO_CFLAGS) -O2 -g -Wno-deprecated-declarations
+
+FUZZTIME   ?= 5s
+FUZZBUDGET ?= 60s
+FUZZSEED   ?= $(shell date +%j)
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## bin/qunerd and bin/qunerctl
+	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/qunerd ./cmd/qunerctl
+
+.PHONY: demo
+demo: build ## the whole journey on a simulated workstation, unprivileged, nothing left behind
+	bash test/demo/demo.sh
+
+.PHONY: test
+test: ## all tests that need no root and no VM, with the race detector
+	$(GO) test -race ./...
+
+.PHONY: crash
+crash: ## end the daemon at every write boundary, then restore
+	$(GO) test -count=1 ./test/crash/...
+
+.PHONY: fuzz
+fuzz: ## short fuzzing of the parsers in turn (FUZZTIME=5s each, FUZZBUDGET=60s in all, FUZZSEED=where to start)
+	@GO='$(GO)' bash test/fuzz.sh '$(FUZZTIME)' '$(FUZZBUDGET)' '$(FUZZSEED)'
+
+.PHONY: bench
+bench: ## measure against the budgets: a table, and with JSON=1 one JSON object as the last line
+	@JSON='$(JSON)' $(GO) run ./test/bench
+
+.PHONY: cover
+cover: ## coverage by function, and coverage.html
+	$(GO) test -coverpkg=./internal/...,./api/client/... -coverprofile=coverage.out ./...
+	$(GO) tool cover -html=coverage.out -o coverage.html
+	$(GO) tool cover -func=coverage.out
+
+.PHONY: lint
+lint: ## gofmt, golangci-lint (the layer rules too), buf lint
+	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then \
+		echo "gofmt -w is due on:"; echo "$$unformatted"; exit 1; fi
+	$(TOOL) golangci-lint run ./...
+	$(TOOL) buf lint
+
+.PHONY: lint-selftest
+lint-selftest: ## prove that each layer rule and each forbidden call is reported
+	$(GO) test -count=1 -tags lintselftest ./test/lint/
+
+.PHONY: generate
+generate: ## Go code from api/quner/v1/*.proto
+	$(TOOL) buf generate
+
+.PHONY: check-generated
+check-generated: ## fail if the generated code is not what the proto files say
+	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
+	$(TOOL) buf generate -o "$$fresh"; \
+	if ! diff -r <(cd "$$fresh/api" && find . -name '*.pb.go' -exec sha256sum {} + | sort -k2) \
+	             <(cd api && find . -name '*.pb.go' -exec sha256sum {} + | sort -k2); then \
+		echo "generated code is stale: run 'make generate' and commit"; exit 1; fi
+
+.PHONY: clean
+clean: ## remove what the targets above have built
+	rm -rf bin coverage.out coverage.html
