@@ -1,0 +1,131 @@
+package daemon
+
+import (
+	"context"
+	"time"
+
+	"github.com/qunerd/quner/internal/levers"
+	"github.com/qunerd/quner/internal/meter"
+	"github.com/qunerd/quner/internal/profiles"
+	"github.com/qunerd/quner/internal/tune"
+	"github.com/qunerd/quner/internal/unit"
+)
+
+// Caller is who asks, as the kernel told the server.
+type Caller struct {
+	UID uint32
+	PID int32 // for log lines only, never for a decision
+}
+
+// Status is one picture of the machine: immutable once published. Its JSON is status.json.
+type Status struct {
+	Version     string              `json:"version"`
+	Time        time.Time           `json:"time"`
+	Started     time.Time           `json:"started"`
+	Host        string              `json:"simulated_host,omitempty"`
+	Profile     profiles.Profile    `json:"profile"`
+	Mode        profiles.ModeState  `json:"mode"`
+	NeedsTune   bool                `json:"needs_tune"`
+	PointSource PointSource         `json:"point_source"`
+	Levers      []levers.State      `json:"levers"`
+	Missing     []levers.Missing    `json:"missing"`
+	Devices     []meter.DevicePower `json:"devices"`
+	Signal      Signal              `json:"signal"`
+	Tune        TuneState           `json:"tune"`
+	Degraded    []string            `json:"degraded,omitempty"` // one sentence each
+	OpenWindows int                 `json:"open_windows"`
+}
+
+// PointSource says where the operating point in force comes from.
+type PointSource string
+
+// Where a point comes from.
+const (
+	PointFound   PointSource = "found"   // the host as found
+	PointDefault PointSource = "default" // the conservative default of the profile
+	PointTuned   PointSource = "tuned"   // a cached point
+	PointSweep   PointSource = "sweep"   // a sweep holds the levers
+)
+
+// Signal is what the detector last saw.
+type Signal struct {
+	Sample   profiles.Sample  `json:"sample"`
+	Proposes profiles.Profile `json:"proposes"`
+	Agreeing int              `json:"agreeing"`
+	Needed   int              `json:"needed"`
+}
+
+// TuneState is the sweep that runs and the one before.
+type TuneState struct {
+	Running     bool      `json:"running"`
+	Workload    string    `json:"workload,omitempty"`
+	Window      int       `json:"window,omitempty"`
+	Last        time.Time `json:"last,omitzero"`
+	LastVerdict string    `json:"last_verdict,omitempty"`
+}
+
+// ModeChange is a wish to change who decides the profile.
+type ModeChange struct {
+	Mode   profiles.Mode
+	Pause  time.Duration // with ModeOff; 0: until resumed
+	Resume bool          // back to the mode before ModeOff
+	DryRun bool
+}
+
+// Applied is what applying, or planning to apply, came to.
+type Applied struct {
+	Writes  []levers.Write
+	Profile profiles.Profile
+	Source  PointSource
+	Mode    profiles.ModeState
+}
+
+// TuneSpec says what a sweep looks for.
+type TuneSpec struct {
+	Caller      Caller
+	Profile     profiles.Profile // unknown: training
+	Workload    string
+	Apply       bool
+	Objective   tune.Objective
+	MaxSlowdown float64 // 0…1
+	NoGPU       bool
+	NoCPU       bool
+	Force       bool
+	MaxWindows  int // 0: the default
+	DryRun      bool
+}
+
+// TunePlan is what a sweep will try.
+type TunePlan struct {
+	Axes       []tune.Axis
+	MaxWindows int
+	Base       unit.Power
+	Devices    []string
+}
+
+// TuneRun is a request to the caller to run the workload once.
+type TuneRun struct {
+	Window     int
+	MaxWindows int
+	State      []string // a label an axis
+	AtLeast    time.Duration
+}
+
+// TuneWorkload is the caller's side of a sweep: it is shown the plan and the progress, and runs the workload.
+type TuneWorkload interface {
+	Plan(TunePlan) error
+	// Run runs the workload once or more, for at least r.AtLeast, and returns how much work that was. Its error ends
+	// the sweep.
+	Run(ctx context.Context, r TuneRun) (work float64, err error)
+	Progress(tune.Progress)
+}
+
+// TuneReport is the outcome of a sweep.
+type TuneReport struct {
+	Plan    TunePlan
+	Result  tune.Result
+	Chosen  levers.Point // empty if none
+	Energy  unit.Energy  // spent by the sweep
+	Applied bool
+	Note    string
+}
