@@ -1,0 +1,158 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// EnvSocket is the environment variable whose directory takes the place of /run: it addresses another daemon, a
+// simulated one.
+const EnvSocket = "QUNER_SOCKET"
+
+// DefaultTimeout bounds each command to the daemon when Options.Timeout is 0.
+const DefaultTimeout = 3 * time.Second
+
+// ErrUnreachable is wrapped by each error that says that no daemon answered. The cause is wrapped too: fs.ErrNotExist
+// (no socket), fs.ErrPermission (not for this caller), ECONNREFUSED (nobody listens), ErrPeer.
+var ErrUnreachable = errors.New("no daemon answers")
+
+// Options say which daemon to talk to and how. The zero value is the system's daemon on its public socket.
+type Options struct {
+	Dir     string        // in the place of /run; empty: $QUNER_SOCKET, else /run
+	Admin   bool          // the admin socket instead of the public one
+	Strict  bool          // an unreachable daemon is an error instead of an unknown result
+	Timeout time.Duration // bound on each command to the daemon; 0: DefaultTimeout
+}
+
+// SocketPath returns the path of the socket that o addresses.
+func (o Options) SocketPath() string {
+	dir := cmp.Or(o.Dir, os.Getenv(EnvSocket), "/run")
+	if o.Admin {
+		return filepath.Join(dir, "quner-admin", "admin.sock")
+	}
+	return filepath.Join(dir, "quner", "quner.sock")
+}
+
+// Client is a connection to one daemon, with at most one metering session on it. It is safe for concurrent use and
+// connects anew by itself after the daemon was away.
+type Client struct {
+	conn    *grpc.ClientConn
+	dialer  *dialer
+	strict  bool
+	timeout time.Duration
+
+	mu      sync.Mutex // guards session
+	session *session
+}
+
+// Dial connects to the daemon. If none can be reached it returns an error that wraps ErrUnreachable when o.Strict is
+// set; else it returns a client that measures as soon as a daemon is there.
+func Dial(ctx context.Context, o Options) (*Client, error) {
+	c := &Client{
+		dialer:  &dialer{path: o.SocketPath(), admin: o.Admin},
+		strict:  o.Strict,
+		timeout: cmp.Or(o.Timeout, DefaultTimeout),
+	}
+	conn, err := grpc.NewClient("passthrough:///qunerd",
+		grpc.WithContextDialer(c.dialer.dial),
+		grpc.WithTransportCredentials(insecure.NewCredentials()), // the kernel names both ends of a Unix socket
+		grpc.WithDisableServiceConfig(),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 2, Jitter: 0.2, MaxDelay: 10 * time.Second},
+			MinConnectTimeout: c.timeout,
+		}))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.dialer.path, err)
+	}
+	c.conn = conn
+	if err := c.connect(ctx); err != nil && c.strict {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return c, nil
+}
+
+// connect waits until the connection stands or has failed once.
+func (c *Client) connect(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	c.conn.Connect()
+	for {
+		state := c.conn.GetState()
+		switch state {
+		case connectivity.Ready:
+			return nil
+		case connectivity.TransientFailure, connectivity.Shutdown:
+			return c.dialer.unreachable(errors.New("it does not speak the protocol"))
+		case connectivity.Idle, connectivity.Connecting:
+		}
+		if !c.conn.WaitForStateChange(ctx, state) {
+			return c.dialer.unreachable(context.Cause(ctx))
+		}
+	}
+}
+
+// Conn returns the connection for the services that this package does not wrap. It belongs to the client.
+func (c *Client) Conn() grpc.ClientConnInterface { return c.conn }
+
+// Close ends the session, which orphans the windows still open on it, and the connection.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	s := c.session
+	c.session = nil
+	c.mu.Unlock()
+	if s != nil {
+		s.end()
+	}
+	return c.conn.Close()
+}
+
+// dialer connects to one socket and remembers why it last could not: gRPC keeps only the text of that.
+type dialer struct {
+	path  string
+	admin bool
+
+	mu   sync.Mutex
+	last error
+}
+
+func (d *dialer) dial(ctx context.Context, _ string) (net.Conn, error) {
+	conn, err := d.connect(ctx)
+	d.mu.Lock()
+	d.last = err
+	d.mu.Unlock()
+	return conn, err
+}
+
+func (d *dialer) connect(ctx context.Context) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", d.path)
+	if err != nil {
+		// The wrapper repeats the path; the errno below it is the fact.
+		if sys := new(os.SyscallError); errors.As(err, &sys) {
+			err = sys.Err
+		}
+		return nil, err
+	}
+	if err := checkPeer(conn.(*net.UnixConn), d.admin); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
+}
+
+// unreachable explains a failed call by the last failed connect, or by cause if connecting worked.
+func (d *dialer) unreachable(cause error) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return fmt.Errorf("%s: %w: %w", d.path, ErrUnreachable, cmp.Or(d.last, cause))
+}

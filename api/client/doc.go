@@ -1,0 +1,4 @@
+// Package client lets a service meter its own work in joules over the daemon's Unix socket: it opens energy windows,
+// marks stages, and closes them with the amount of work done. A daemon that cannot be reached costs the measurement,
+// never the request: the result is then unknown, with the reason daemon_unreachable, unless Options.Strict is set.
+package client

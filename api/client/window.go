@@ -1,0 +1,172 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	qunerv1 "github.com/qunerd/quner/api/quner/v1"
+)
+
+// The reasons this package itself gives for an unknown result.
+const (
+	ReasonUnreachable = "daemon_unreachable" // no daemon answered
+	ReasonRefused     = "refused"            // the daemon had no room, or failed
+)
+
+// OpenOptions describe a window. The zero value charges every GPU that is awake, the CPU packages and dram.
+type OpenOptions struct {
+	Name              string   // [A-Za-z0-9._-]{1,64}; need not be unique
+	Devices           []string // empty: the default set
+	IdleWatts         map[string]float64
+	IdleWattsPlus     map[string]float64 // ± W of IdleWatts, 95 %
+	Weight            float64            // share of a device used together; 0 means 1
+	Workload          string
+	Unit              string  // "token", "request"
+	HintJoulesPerUnit float64 // for an estimate when nothing can be measured
+}
+
+// CloseOptions say what a window's work was.
+type CloseOptions struct {
+	Work           float64 // in the window's unit; 0: not told
+	Synced         bool    // GPU work was complete before the close
+	RequireSampled bool    // an error instead of a result that was not measured
+}
+
+// Window is an interval whose energy is being measured. It is for one user at a time.
+type Window struct {
+	client  *Client
+	session *session
+	id      string
+	open    OpenOptions
+	opened  time.Time
+	cause   error // why it is not measured
+}
+
+// Open starts a window. Its error is what the daemon has against the options; an unreachable or overloaded daemon is
+// none unless the client is strict.
+func (c *Client) Open(ctx context.Context, o OpenOptions) (*Window, error) {
+	w := &Window{client: c, open: o, opened: time.Now()}
+	answer, err := w.command(ctx, openCommand(o))
+	if err != nil {
+		if err := c.tolerate(err); err != nil {
+			return nil, err
+		}
+		w.cause = c.explain(err)
+		return w, nil
+	}
+	w.id = answer.GetOpened().GetId()
+	return w, nil
+}
+
+// Measured tells whether the daemon measures this window, as far as is known.
+func (w *Window) Measured() bool { return w.cause == nil }
+
+// Mark ends the current stage of the window under this name and begins the next.
+func (w *Window) Mark(ctx context.Context, name string) error {
+	if w.cause != nil {
+		return nil
+	}
+	_, err := w.command(ctx, &qunerv1.SessionRequest{
+		Command: &qunerv1.SessionRequest_Mark{Mark: &qunerv1.MarkWindow{Id: w.id, Name: name}},
+	})
+	return w.client.tolerate(err)
+}
+
+// Close ends the window and returns what it cost. The close reaches the daemon even if ctx is done.
+func (w *Window) Close(ctx context.Context, o CloseOptions) (Result, error) {
+	if w.cause != nil {
+		return w.unknown(o, w.cause), nil
+	}
+	answer, err := w.command(ctx, closeCommand(w.id, o))
+	if err != nil {
+		return w.unknown(o, w.client.explain(err)), w.client.tolerate(err)
+	}
+	return Result{Window: answer.GetClosed()}, nil
+}
+
+// command sends one command on the session the window lives on; the first one finds it.
+func (w *Window) command(ctx context.Context, r *qunerv1.SessionRequest) (*qunerv1.SessionResponse, error) {
+	if w.session == nil {
+		s, err := w.client.live()
+		if err != nil {
+			return nil, err
+		}
+		w.session = s
+	}
+	return w.session.do(ctx, r, w.client.timeout)
+}
+
+// unknown is the result of a window that nobody measured.
+func (w *Window) unknown(o CloseOptions, cause error) Result {
+	reason := ReasonRefused
+	if unanswered(cause) {
+		reason = ReasonUnreachable
+	}
+	return Result{Cause: cause, Window: &qunerv1.WindowResult{
+		Id: w.id, Name: w.open.Name, Workload: w.open.Workload, Unit: w.open.Unit, Work: o.Work,
+		DurationNs: int64(time.Since(w.opened)), Method: qunerv1.Method_METHOD_UNKNOWN, Backend: "none",
+		Reasons: []string{reason},
+	}}
+}
+
+// tolerate returns the errors that a caller must see: all of them when strict, else those that are his own.
+func (c *Client) tolerate(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case c.strict:
+		return c.explain(err)
+	case unanswered(err):
+		return nil
+	}
+	switch status.Code(err) {
+	case codes.ResourceExhausted, codes.Internal, codes.Unknown, codes.Aborted:
+		return nil
+	default:
+		return err
+	}
+}
+
+// explain says what was behind an error that only says unavailable.
+func (c *Client) explain(err error) error {
+	if status.Code(err) == codes.Unavailable {
+		return c.dialer.unreachable(errors.New(status.Convert(err).Message()))
+	}
+	return err
+}
+
+// MeasureOptions are those of a window that is opened and closed in one call.
+type MeasureOptions struct {
+	Open  OpenOptions
+	Close CloseOptions
+}
+
+// Measure runs f in a window of its own. The error is f's, joined with what the daemon had against the options; with an
+// error of f the result still tells what the attempt cost. f does not run if the window is refused.
+func (c *Client) Measure(ctx context.Context, o MeasureOptions, f func(context.Context) error) (Result, error) {
+	w, err := c.Open(ctx, o.Open)
+	if err != nil {
+		return Result{}, fmt.Errorf("window %q: %w", o.Open.Name, err)
+	}
+	fErr := f(ctx)
+	result, err := w.Close(ctx, o.Close)
+	return result, errors.Join(fErr, err)
+}
+
+func openCommand(o OpenOptions) *qunerv1.SessionRequest {
+	return &qunerv1.SessionRequest{Command: &qunerv1.SessionRequest_Open{Open: &qunerv1.OpenWindow{
+		Name: o.Name, Devices: o.Devices, IdleWatts: o.IdleWatts, IdleWattsUncertainty: o.IdleWattsPlus,
+		Weight: o.Weight, Workload: o.Workload, Unit: o.Unit, HintJoulesPerUnit: o.HintJoulesPerUnit,
+	}}}
+}
+
+func closeCommand(id string, o CloseOptions) *qunerv1.SessionRequest {
+	return &qunerv1.SessionRequest{Command: &qunerv1.SessionRequest_Close{Close: &qunerv1.CloseWindow{
+		Id: id, Work: o.Work, Synced: o.Synced, RequireSampled: o.RequireSampled,
+	}}}
+}
