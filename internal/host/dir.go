@@ -63,7 +63,7 @@ type Access struct {
 type Hook func(Access) error
 
 // Handled is returned by a Hook that has performed the access itself.
-var Handled = errors.New("handled by the hook") //nolint:errname,gochecknoglobals,revive // a verdict, not a fault
+var Handled = errors.New("handled by the hook") //nolint:gochecknoglobals,revive,staticcheck // a verdict, not a fault
 
 // Dir is a directory every access goes through. The zero Dir is not usable; a nil hook means the real files.
 type Dir struct {
