@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/qunerd/quner/internal/config"
+	"github.com/qunerd/quner/internal/doctor"
+	"github.com/qunerd/quner/internal/host"
+	"github.com/qunerd/quner/internal/host/hostsim"
+	"github.com/qunerd/quner/internal/levers"
+	"github.com/qunerd/quner/internal/meter"
+)
+
+func restoreCommand() *cobra.Command {
+	var force, dryRun bool
+	c := &cobra.Command{
+		Use:   "restore",
+		Short: "put back what a daemon that died has left",
+		Long: `restore puts every lever in the journal of original values back, with no daemon: after a crash, and
+as the service's ExecStopPost. A lever that somebody else has changed since is left alone and said,
+unless --force. Doing it twice does no harm; with nothing moved it does nothing.`,
+		Example: "  sudo qunerd restore --dry-run\n  sudo qunerd restore",
+		Args:    noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return restore(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), force, dryRun)
+		},
+	}
+	c.Flags().BoolVar(&force, "force", false, "put back also what somebody else has changed since")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "print the exact writes and make none")
+	return c
+}
+
+func restore(ctx context.Context, out, log io.Writer, force, dryRun bool) error {
+	h, err := stateHost()
+	if err != nil {
+		return err
+	}
+	release, err := lockDaemon(h)
+	if err != nil {
+		return err
+	}
+	defer release()
+	closeGPUs, err := openGPUs(ctx, h)
+	if err != nil {
+		return err
+	}
+	defer closeGPUs()
+	bank, err := levers.OpenBank(ctx, h, newLog(log, slog.LevelWarn, false))
+	if err != nil {
+		return err
+	}
+	act := bank.Restore
+	if dryRun {
+		act = bank.PlanRestore
+	}
+	done, err := act(ctx, force)
+	for _, w := range done.Writes {
+		fmt.Fprintf(out, "%s: %s -> %s %s\n", w.Lever, w.From, w.To, w.Unit) //nolint:errcheck // told by the exit status
+	}
+	for _, l := range done.Left {
+		fmt.Fprintf(out, "%s: left as it is: %s\n", l.Lever, l.Why) //nolint:errcheck // told by the exit status
+	}
+	if err == nil && len(done.Writes)+len(done.Left) == 0 {
+		fmt.Fprintln(out, "nothing to put back: no lever is held") //nolint:errcheck // told by the exit status
+	}
+	return err
+}
+
+func rollbackCommand() *cobra.Command {
+	var show bool
+	c := &cobra.Command{
+		Use:     "rollback --print",
+		Short:   "print lines for a shell that restore the host with no daemon",
+		Example: "  sudo qunerd rollback --print",
+		Args:    noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if !show {
+				return usageError{errors.New("rollback only prints: say --print (to restore: qunerd restore)"), "qunerd rollback"}
+			}
+			h, err := stateHost()
+			if err != nil {
+				return err
+			}
+			script, err := levers.Script(h)
+			if err != nil {
+				return permissionHint(err)
+			}
+			_, err = io.WriteString(c.OutOrStdout(), script)
+			return err
+		},
+	}
+	c.Flags().BoolVar(&show, "print", false, "print the lines")
+	return c
+}
+
+// stateHost is the machine whose journal a one-shot command works on: this one, or with QUNER_SOCKET the simulated one
+// whose daemon ran there.
+func stateHost() (*host.Host, error) {
+	dir := os.Getenv("QUNER_SOCKET")
+	if dir == "" {
+		return host.Real("/", host.NVML("")), nil
+	}
+	sim, err := hostsim.Reopen(dir)
+	if err != nil {
+		return nil, fmt.Errorf("QUNER_SOCKET: %w", err)
+	}
+	return sim.Host(), nil
+}
+
+func doctorCommand() *cobra.Command {
+	var flags machineFlags
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "doctor",
+		Short: "what this machine exposes: each lever and counter, with reasons",
+		Long: `doctor looks at the machine with no daemon and changes nothing. What it cannot see without root it
+says. With a daemon running, "qunerctl doctor" shows the daemon's own view.`,
+		Example: "  sudo qunerd doctor\n  qunerd doctor --simulate vm",
+		Args:    noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			m, err := flags.open()
+			if err != nil {
+				return err
+			}
+			return errors.Join(examine(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), m, asJSON), m.close())
+		},
+	}
+	flags.add(c)
+	c.Flags().BoolVar(&asJSON, "json", false, "for scripts")
+	return c
+}
+
+func examine(ctx context.Context, out, log io.Writer, m *machine, asJSON bool) error {
+	closeGPUs, err := openGPUs(ctx, m.Host)
+	if err != nil {
+		return err
+	}
+	defer closeGPUs()
+	found, missing := levers.Discover(ctx, m.Host)
+	quiet := newLog(log, slog.LevelWarn, false)
+	sensors, err := meter.New(ctx, m.Host, config.Default().Meter(), quiet)
+	if err != nil {
+		return err
+	}
+	report := doctor.Examine(ctx, m.Host, found, missing, sensors)
+	if asJSON {
+		enc := json.NewEncoder(out)
+		enc.SetIndent("", "  ")
+		return enc.Encode(report)
+	}
+	return report.Print(out)
+}
+
+func simulateWorkCommand() *cobra.Command {
+	var units float64
+	var device, dir string
+	c := &cobra.Command{
+		Use:   "simulate-work --units N",
+		Short: "a workload for a simulated machine: does N units of work at the rate it is granted",
+		Long: `simulate-work is a real process that loads a simulated device: it registers with the simulation that
+runs in QUNER_SOCKET (or --dir) and ends when the rate granted there has added up to N units. A lower
+power cap makes it run longer, as measured on real boards.`,
+		Example: "  QUNER_SOCKET=/tmp/q qunerd simulate-work --units 40",
+		Args:    noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if dir == "" {
+				dir = os.Getenv("QUNER_SOCKET")
+			}
+			if dir == "" {
+				return usageError{errors.New("no simulation named: set QUNER_SOCKET or --dir"), "qunerd simulate-work"}
+			}
+			if !(units > 0 && units <= 1e12) {
+				return usageError{fmt.Errorf("--units %g: allowed is more than 0, up to 1e12", units), "qunerd simulate-work"}
+			}
+			return hostsim.SimulateWork(c.Context(), dir, device, units, nil)
+		},
+	}
+	c.Flags().Float64Var(&units, "units", 0, "`N` units of work to do")
+	c.Flags().StringVar(&device, "device", "gpu0", "the simulated `DEVICE` to load: gpu0, gpu1, …, cpu")
+	c.Flags().StringVar(&dir, "dir", "", "`DIR`ectory of the simulation (default: QUNER_SOCKET)")
+	return c
+}
+
+func checkConfigCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "check-config [DIR]",
+		Short:   "say whether quner.toml in DIR (default /etc/quner) is good",
+		Example: "  qunerd check-config\n  qunerd check-config ./etc",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			dir := "/etc/quner"
+			if len(args) > 0 {
+				dir = args[0]
+			}
+			if _, err := config.Load(host.NewDir(dir, nil)); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintln(c.OutOrStdout(), dir+"/quner.toml: good")
+			return err
+		},
+	}
+}

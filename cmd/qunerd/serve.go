@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"runtime/debug"
+
+	sddaemon "github.com/coreos/go-systemd/v22/daemon"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/qunerd/quner/internal/config"
+	"github.com/qunerd/quner/internal/daemon"
+	"github.com/qunerd/quner/internal/server"
+)
+
+func runCommand() *cobra.Command {
+	var flags machineFlags
+	var verbose bool
+	c := &cobra.Command{
+		Use:   "run",
+		Short: "the daemon",
+		Long: `run is the daemon: it takes the lock, listens on /run/quner/quner.sock (anyone: status, doctor,
+metering) and /run/quner-admin/admin.sock (root: everything), and puts the host back when it stops.
+
+With --simulate HOST it runs, unprivileged, against a simulated machine in a directory of its own;
+the sockets are then below that directory, which it prints. Nothing of the real machine is touched.`,
+		Example: `  sudo qunerd run
+  qunerd run --simulate workstation
+  qunerd run --simulate ./myhost.txtar --dir /tmp/q`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			level := slog.LevelInfo
+			if verbose {
+				level = slog.LevelDebug
+			}
+			m, err := flags.open()
+			if err != nil {
+				return err
+			}
+			log := newLog(c.ErrOrStderr(), level, os.Getenv("JOURNAL_STREAM") != "")
+			return errors.Join(serve(c.Context(), c.OutOrStdout(), m, log), m.close())
+		},
+	}
+	flags.add(c)
+	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "log what is of interest to developers too")
+	return c
+}
+
+// memoryLimit keeps a daemon at rest small: its live heap is a few MiB, and past this the collector works harder.
+const memoryLimit = 64 << 20
+
+// serve wires the rooms together and runs until ctx ends.
+func serve(ctx context.Context, out io.Writer, m *machine, log *slog.Logger) (err error) {
+	debug.SetMemoryLimit(memoryLimit)
+	release, err := lockDaemon(m.Host)
+	if err != nil {
+		return err
+	}
+	defer release()
+	cfg, err := config.Load(m.Etc)
+	if err != nil {
+		return err
+	}
+	// The sockets come first, while no goroutine runs that the umask around each bind could surprise.
+	sockets, err := server.Listen(m.Run)
+	if err != nil {
+		return permissionHint(err)
+	}
+	defer func() { err = errors.Join(err, sockets.Close()) }()
+	group, ctx := errgroup.WithContext(ctx)
+	if m.sim != nil {
+		stop := runSimulation(m)
+		defer stop()
+	}
+	d, err := daemon.New(ctx, m.Host, cfg, daemon.Options{Version: version, Simulated: m.name, Notify: notify(log)}, log)
+	if err != nil {
+		return err
+	}
+	srv := server.New(d, d.Meter(), cfg.Server(), log)
+	group.Go(func() error { return d.Run(ctx) })
+	group.Go(func() error { return d.Meter().Run(ctx) })
+	group.Go(func() error { return srv.Serve(ctx, sockets) })
+	group.Go(func() error {
+		select {
+		case <-d.Ready():
+			greet(out, m)
+		case <-ctx.Done():
+		}
+		return nil
+	})
+	return errors.Join(group.Wait(), d.Close())
+}
+
+// runSimulation keeps the simulated machine going for other processes, until the daemon has put it back.
+func runSimulation(m *machine) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = m.sim.Run(ctx)
+	}()
+	return func() { cancel(); <-ended }
+}
+
+func greet(out io.Writer, m *machine) {
+	if m.sim == nil {
+		return
+	}
+	//nolint:errcheck // a greeting nobody reads is no fault
+	fmt.Fprintf(out, "simulated host %q in %s\n  export QUNER_SOCKET=%s\n  qunerctl status\n", m.name, m.Run.Path(), m.Run.Path())
+}
+
+// notify tells systemd how the service is; without systemd it tells nobody.
+func notify(log *slog.Logger) func(string) {
+	return func(state string) {
+		if _, err := sddaemon.SdNotify(false, state); err != nil {
+			log.Debug("systemd does not listen", "state", state, "err", err)
+		}
+	}
+}

@@ -1,0 +1,167 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/qunerd/quner/internal/levers"
+	"github.com/qunerd/quner/internal/profiles"
+)
+
+// SetMode changes who decides the profile and brings the point into force that follows. Pausing ends a running sweep.
+func (d *Daemon) SetMode(ctx context.Context, c Caller, change ModeChange) (Applied, error) {
+	var out Applied
+	err := d.do(ctx, func(s *state) error {
+		next, err := s.nextMode(c, change)
+		if err != nil {
+			return err
+		}
+		if change.DryRun {
+			return d.planMode(ctx, s, next, &out)
+		}
+		if next.Mode == profiles.ModeOff {
+			s.abortSweep(fmt.Errorf("%w: paused by uid %d", ErrRefused, c.UID))
+		} else {
+			s.voidWindow("manual profile call")
+		}
+		saved := s.setMode(next)
+		if saved != nil {
+			d.log.Error("mode", "err", saved)
+		}
+		if s.sweep == nil {
+			s.profile = profileOf(s.mode.Mode, s.detector.Current())
+			out.Writes, err = d.apply(ctx, s)
+		}
+		out.Profile, out.Source, out.Mode = s.profile, s.source, s.mode
+		d.publish(s)
+		return err
+	})
+	return out, err
+}
+
+// nextMode works out the mode that a change leads to.
+func (s *state) nextMode(c Caller, change ModeChange) (profiles.ModeState, error) {
+	next := profiles.ModeState{Mode: change.Mode, UID: c.UID, Set: time.Now()}
+	if change.Resume {
+		if s.mode.Mode != profiles.ModeOff {
+			return next, fmt.Errorf("%w: nothing to resume: the mode is %q, not off", ErrRefused, s.mode.Mode)
+		}
+		next.Mode = s.mode.Before
+		return next, nil
+	}
+	switch change.Mode {
+	case profiles.ModeAuto, profiles.ModeIdle, profiles.ModeTraining:
+	case profiles.ModeOff:
+		next.Before = s.mode.Mode
+		if s.mode.Mode == profiles.ModeOff {
+			next.Before = s.mode.Before
+		}
+		if change.Pause > 0 {
+			next.Until = next.Set.Add(change.Pause)
+		}
+	default:
+		return next, fmt.Errorf("mode %q: allowed are auto, idle, training, off", change.Mode)
+	}
+	return next, nil
+}
+
+// planMode works out the writes of a change of mode without making any.
+func (d *Daemon) planMode(ctx context.Context, s *state, next profiles.ModeState, out *Applied) error {
+	mode, profile := s.mode, s.profile
+	s.mode, s.profile = next, profileOf(next.Mode, s.detector.Current())
+	point, source := d.target(s)
+	out.Profile, out.Source, out.Mode = s.profile, source, next
+	s.mode, s.profile = mode, profile
+	var err error
+	out.Writes, err = s.bank.Plan(ctx, point)
+	return err
+}
+
+// Apply brings the current profile's point into force now, also where somebody has moved a lever since.
+func (d *Daemon) Apply(ctx context.Context, c Caller, dryRun bool) (Applied, error) {
+	var out Applied
+	err := d.do(ctx, func(s *state) error {
+		if s.sweep != nil {
+			return fmt.Errorf("apply: %w", ErrBusy)
+		}
+		if s.mode.Mode == profiles.ModeOff {
+			return fmt.Errorf("%w: quner is paused; resume first", ErrRefused)
+		}
+		var err error
+		if dryRun {
+			return d.planMode(ctx, s, s.mode, &out)
+		}
+		out.Writes, err = d.apply(ctx, s)
+		out.Profile, out.Source, out.Mode = s.profile, s.source, s.mode
+		d.publish(s)
+		return err
+	})
+	return out, err
+}
+
+// Restore puts the host back as found and pauses, so that the next tick does not undo it. With force also levers that
+// somebody else has moved since.
+func (d *Daemon) Restore(ctx context.Context, c Caller, force, dryRun bool) (levers.Restored, profiles.ModeState, error) {
+	var out levers.Restored
+	var mode profiles.ModeState
+	err := d.do(ctx, func(s *state) error {
+		next, err := s.nextMode(c, ModeChange{Mode: profiles.ModeOff})
+		if err != nil {
+			return err
+		}
+		mode = next
+		if dryRun {
+			out, err = s.bank.PlanRestore(ctx, force)
+			return err
+		}
+		s.abortSweep(fmt.Errorf("%w: host restored by uid %d", ErrRefused, c.UID))
+		if saved := s.setMode(next); saved != nil {
+			d.log.Error("mode", "err", saved)
+		}
+		out, err = s.bank.Restore(ctx, force)
+		s.point, s.source = nil, PointFound
+		d.meter.SetCondition(ctx, "")
+		d.publish(s)
+		return err
+	})
+	return out, mode, err
+}
+
+// Rollback returns shell lines that restore the host with no daemon.
+func (d *Daemon) Rollback(ctx context.Context) (string, error) {
+	var script string
+	err := d.do(ctx, func(s *state) error {
+		script = s.bank.Script()
+		return nil
+	})
+	return script, err
+}
+
+// Points returns the cached tuned points with what this host makes of them.
+func (d *Daemon) Points(ctx context.Context) ([]profiles.TunedPoint, profiles.Fingerprint, error) {
+	var all []profiles.TunedPoint
+	var print profiles.Fingerprint
+	err := d.do(ctx, func(s *state) error {
+		all, print = s.points.All(), s.print
+		return nil
+	})
+	return all, print, err
+}
+
+// Forget removes cached points and, where one was in force, applies what follows from that.
+func (d *Daemon) Forget(ctx context.Context, c Caller, ids []string, all, dryRun bool) ([]profiles.TunedPoint, error) {
+	var gone []profiles.TunedPoint
+	err := d.do(ctx, func(s *state) error {
+		var err error
+		if gone, err = s.points.Forget(ids, all, dryRun); err != nil || dryRun || len(gone) == 0 {
+			return err
+		}
+		if s.sweep == nil {
+			_, err = d.apply(ctx, s)
+		}
+		d.publish(s)
+		return err
+	})
+	return gone, err
+}

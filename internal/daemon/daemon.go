@@ -1,0 +1,208 @@
+// Package daemon is the service loop: one goroutine owns the bank of levers, the detector and the mode, and everybody
+// else hands it closures. Readers get an immutable picture that the loop publishes after each change.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/qunerd/quner/internal/config"
+	"github.com/qunerd/quner/internal/host"
+	"github.com/qunerd/quner/internal/levers"
+	"github.com/qunerd/quner/internal/meter"
+	"github.com/qunerd/quner/internal/profiles"
+)
+
+// Errors a caller branches on.
+var (
+	ErrBusy    = errors.New("another sweep holds the levers")
+	ErrRefused = errors.New("refused")
+	ErrStopped = errors.New("the daemon is stopping")
+	ErrVoided  = errors.New("the window does not count")
+)
+
+// Options are what the process, rather than the configuration file, decides.
+type Options struct {
+	Version   string
+	Simulated string             // name of the simulated host, "" on a real one
+	Notify    func(state string) // told "READY=1", "WATCHDOG=1", "STOPPING=1", "STATUS=…"; may be nil
+}
+
+// Daemon is the running service. Make one with New, then Run it; its other methods may be called from any goroutine.
+type Daemon struct {
+	host  *host.Host
+	cfg   config.Config
+	opts  Options
+	log   *slog.Logger
+	meter *meter.Meter
+	base  *state // the loop's; touched by nobody else once Run has begun
+
+	requests chan request
+	ready    chan struct{}
+	ended    chan struct{}
+	picture  atomic.Pointer[published]
+}
+
+// published is a picture and the channel that is closed when the next one replaces it.
+type published struct {
+	status *Status
+	next   chan struct{}
+}
+
+// request is a closure for the loop and where to tell that it has run.
+type request struct {
+	run  func(*state)
+	done chan struct{}
+}
+
+// state is what the loop goroutine owns.
+type state struct {
+	bank     *levers.Bank
+	detector *profiles.Detector
+	points   *profiles.Store
+	modes    *profiles.ModeStore
+	mode     profiles.ModeState
+	print    profiles.Fingerprint
+	sample   profiles.Sample
+
+	profile profiles.Profile // in force
+	source  PointSource
+	point   levers.Point // in force; the empty point is the host as found
+	notes   map[string]string
+	sweep   *lease
+	tuned   TuneState
+
+	degraded map[string]string // sentence by subject
+	started  time.Time
+	asleep   time.Duration
+}
+
+// New opens the machine: its GPUs, levers, journal, counters and stored state. It moves nothing. The caller holds the
+// daemon's lock. Close must be called when Run never is.
+func New(ctx context.Context, h *host.Host, cfg config.Config, opts Options, log *slog.Logger) (*Daemon, error) {
+	if opts.Notify == nil {
+		opts.Notify = func(string) {}
+	}
+	d := &Daemon{
+		host: h, cfg: cfg, opts: opts, log: log,
+		requests: make(chan request), ready: make(chan struct{}), ended: make(chan struct{}),
+	}
+	s := &state{
+		detector: profiles.NewDetector(cfg.Thresholds(), cfg.Hysteresis),
+		degraded: map[string]string{}, notes: map[string]string{},
+		started: time.Now(), source: PointFound, asleep: h.Asleep(),
+	}
+	if err := h.GPUs.Open(ctx); err != nil {
+		s.degraded["gpu"] = err.Error()
+		log.Warn("GPU driver does not answer; its levers and counters are left out", "err", err)
+	}
+	bank, err := levers.OpenBank(ctx, h, log)
+	if err != nil && !errors.Is(err, levers.ErrJournal) {
+		return nil, err
+	}
+	if err != nil {
+		s.degraded["journal"] = err.Error()
+		log.Error("no lever will be moved", "err", err)
+	}
+	s.bank = bank
+	if d.meter, err = meter.New(ctx, h, cfg.Meter(), log); err != nil {
+		return nil, err
+	}
+	if err := s.load(h, log); err != nil {
+		return nil, err
+	}
+	d.base = s
+	d.publish(s)
+	return d, nil
+}
+
+// load takes up what an earlier daemon left: points, mode. What cannot be read is set aside by its store and said.
+func (s *state) load(h *host.Host, log *slog.Logger) error {
+	var err error
+	if s.points, err = profiles.OpenStore(h, log); err != nil {
+		s.degraded["points"] = err.Error()
+	}
+	if s.modes, err = profiles.OpenModeStore(h, log); err != nil {
+		s.degraded["mode"] = err.Error()
+	}
+	s.mode = s.modes.State()
+	if s.print, err = profiles.TakeFingerprint(h); err != nil {
+		return fmt.Errorf("fingerprint: %w", err)
+	}
+	return nil
+}
+
+// Meter returns the daemon's meter: the hot path that needs no loop.
+func (d *Daemon) Meter() *meter.Meter { return d.meter }
+
+// Ready is closed when the first sample has been taken and its point applied.
+func (d *Daemon) Ready() <-chan struct{} { return d.ready }
+
+// Run is the loop. It returns nil when ctx ends, after the host has been put back as found; an error means that some
+// lever could not be.
+func (d *Daemon) Run(ctx context.Context) error {
+	s := d.base
+	defer close(d.ended)
+	d.tick(ctx, s)
+	d.opts.Notify("READY=1")
+	close(d.ready)
+	ticker := time.NewTicker(d.cfg.Tick.Duration())
+	defer ticker.Stop()
+	for {
+		pause := pauseEnd(s.mode)
+		select {
+		case <-ctx.Done():
+			return d.shutdown(context.WithoutCancel(ctx), s)
+		case <-ticker.C:
+			d.tick(ctx, s)
+		case <-pause:
+			d.endPause(ctx, s)
+		case r := <-d.requests:
+			r.run(s)
+			close(r.done)
+		}
+	}
+}
+
+// shutdownTimeout bounds the restore at the end; systemd's own limit is 30 s.
+const shutdownTimeout = 20 * time.Second
+
+func (d *Daemon) shutdown(ctx context.Context, s *state) error {
+	d.opts.Notify("STOPPING=1")
+	s.abortSweep(ErrStopped)
+	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
+	defer cancel()
+	out, err := s.bank.Restore(ctx, false)
+	for _, w := range out.Writes {
+		d.log.Info("put back", "lever", w.Lever, "from", w.From, "to", w.To)
+	}
+	for _, l := range out.Left {
+		d.log.Warn("left as it is", "lever", l.Lever, "why", l.Why)
+	}
+	if err != nil {
+		return fmt.Errorf("restore at stop: %w", err)
+	}
+	return nil
+}
+
+// Close lets the GPU driver go. Call it after Run has returned and the server has stopped.
+func (d *Daemon) Close() error { return d.host.GPUs.Close() }
+
+// do runs f on the loop and waits for it. Once f has begun it runs to its end, whatever becomes of ctx.
+func (d *Daemon) do(ctx context.Context, f func(*state) error) error {
+	var err error
+	r := request{done: make(chan struct{}), run: func(s *state) { err = f(s) }}
+	select {
+	case d.requests <- r:
+	case <-d.ended:
+		return ErrStopped
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	<-r.done
+	return err
+}

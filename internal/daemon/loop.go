@@ -1,0 +1,136 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/qunerd/quner/internal/levers"
+	"github.com/qunerd/quner/internal/profiles"
+)
+
+// resumeGap is how much the time asleep must have grown for the machine to have been suspended between two ticks.
+const resumeGap = 5 * time.Second
+
+// tick is the heart of the loop: sample, decide, apply on a change, publish.
+func (d *Daemon) tick(ctx context.Context, s *state) {
+	d.noticeResume(s)
+	d.meter.Tick(ctx)
+	s.sample = profiles.TakeSample(ctx, d.host)
+	proposed, changed := s.detector.Step(s.sample)
+	switch {
+	case s.sweep != nil:
+		// The sweep's own load moves the detector; it holds the levers until it ends.
+	case s.mode.Mode == profiles.ModeAuto && (changed || s.profile == profiles.Unknown):
+		d.enter(ctx, s, proposed)
+	case s.profile == profiles.Unknown:
+		d.enter(ctx, s, proposed)
+	}
+	d.publish(s)
+	d.opts.Notify("WATCHDOG=1")
+}
+
+// noticeResume starts the detection over after a suspend: load averages and utilisation from before say nothing now.
+func (d *Daemon) noticeResume(s *state) {
+	now := d.host.Asleep()
+	if now-s.asleep > resumeGap {
+		d.log.Info("the machine was suspended", "for", now-s.asleep)
+		s.detector.Reset()
+	}
+	s.asleep = now
+}
+
+// enter brings the profile that the mode calls for into force.
+func (d *Daemon) enter(ctx context.Context, s *state, detected profiles.Profile) {
+	before := s.profile
+	s.profile = profileOf(s.mode.Mode, detected)
+	if before != s.profile {
+		d.log.Info("profile", "from", before, "to", s.profile, "mode", s.mode.Mode,
+			"gpu_utilisation", s.sample.GPUUtilisation, "load1", s.sample.Load1)
+	}
+	if _, err := d.apply(ctx, s); err != nil {
+		d.log.Error("operating point not reached", "profile", s.profile, "err", err)
+	}
+}
+
+// profileOf is the profile a mode calls for, given what the detector says.
+func profileOf(m profiles.Mode, detected profiles.Profile) profiles.Profile {
+	switch m {
+	case profiles.ModeIdle:
+		return profiles.Idle
+	case profiles.ModeTraining:
+		return profiles.Training
+	default:
+		return detected
+	}
+}
+
+// target is the point that the mode and the profile call for, and where it comes from.
+func (d *Daemon) target(s *state) (levers.Point, PointSource) {
+	if s.mode.Mode == profiles.ModeOff || s.profile == profiles.Unknown {
+		return nil, PointFound
+	}
+	source := profiles.ReadPowerSource(d.host)
+	if p, ok := s.points.Point(s.print, s.profile, "", source); ok {
+		return p.Point, PointTuned
+	}
+	return profiles.Default(s.profile, s.bank.Levers(), d.cfg.UntunedTraining, source), PointDefault
+}
+
+// apply brings the point that mode and profile call for into force.
+func (d *Daemon) apply(ctx context.Context, s *state) ([]levers.Write, error) {
+	point, source := d.target(s)
+	writes, err := d.move(ctx, s, point)
+	s.source = source
+	return writes, err
+}
+
+// move is the only way the daemon moves levers: through the bank, told to the meter, said in the log.
+func (d *Daemon) move(ctx context.Context, s *state, p levers.Point) ([]levers.Write, error) {
+	writes, err := s.bank.Apply(ctx, p)
+	for _, w := range writes {
+		d.log.Info("lever", "name", w.Lever, "from", w.From, "to", w.To, "note", w.Note)
+	}
+	s.point = p
+	// What is in force decides the idle floor, so a change of it is a cut of every open window's timeline.
+	d.meter.SetCondition(ctx, p.Key())
+	if err != nil {
+		s.degraded["levers"] = err.Error()
+	} else {
+		delete(s.degraded, "levers")
+	}
+	return writes, err
+}
+
+// pauseEnd fires when a pause with a duration ends; nil, which never fires, when there is none.
+func pauseEnd(m profiles.ModeState) <-chan time.Time {
+	if m.Until.IsZero() {
+		return nil
+	}
+	return time.After(time.Until(m.Until))
+}
+
+func (d *Daemon) endPause(ctx context.Context, s *state) {
+	d.log.Info("pause is over", "mode", s.mode.Before)
+	if err := s.setMode(profiles.ModeState{Mode: s.mode.Before, UID: s.mode.UID, Set: s.mode.Set}); err != nil {
+		s.degraded["mode"] = err.Error()
+	}
+	if s.sweep == nil {
+		d.enter(ctx, s, s.detector.Current())
+	}
+	d.publish(s)
+}
+
+// setMode records a mode so that it survives the daemon. The mode holds even where it cannot be recorded; the error
+// then says that a restart will forget it.
+func (s *state) setMode(m profiles.ModeState) error {
+	s.mode = m
+	err := s.modes.Save(m)
+	if err != nil {
+		s.degraded["mode"] = fmt.Sprintf("the mode is not on disk and will not survive a restart: %v", err)
+		return errors.New(s.degraded["mode"])
+	}
+	delete(s.degraded, "mode")
+	return nil
+}

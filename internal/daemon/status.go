@@ -1,0 +1,69 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"time"
+)
+
+// statusFile is where the picture lies for readers without gRPC, in the runtime directory.
+const statusFile = "quner/status.json"
+
+// Status returns the newest picture. It takes no part of the loop's time.
+func (d *Daemon) Status() *Status { return d.picture.Load().status }
+
+// Changed returns the newest picture and a channel that is closed when there is a newer one.
+func (d *Daemon) Changed() (*Status, <-chan struct{}) {
+	p := d.picture.Load()
+	return p.status, p.next
+}
+
+// publish makes a new picture of s for readers, and writes status.json.
+func (d *Daemon) publish(s *state) {
+	ctx, cancel := context.WithTimeout(context.Background(), publishTimeout)
+	defer cancel()
+	now := &Status{
+		Version: d.opts.Version, Time: time.Now(), Started: s.started, Host: d.opts.Simulated,
+		Profile: s.profile, Mode: s.mode, PointSource: s.source,
+		NeedsTune: s.source == PointDefault,
+		Levers:    s.bank.States(ctx), Missing: s.bank.Missing(),
+		Devices: d.meter.Power(),
+		Signal: Signal{
+			Sample: s.sample, Proposes: s.detector.Proposed(),
+			Agreeing: s.detector.Agreeing(), Needed: d.cfg.Hysteresis,
+		},
+		Tune: s.tuned, OpenWindows: d.meter.OpenCount(),
+	}
+	if s.sweep != nil {
+		now.PointSource = PointSweep
+	}
+	for _, subject := range slices.Sorted(maps.Keys(s.degraded)) {
+		now.Degraded = append(now.Degraded, s.degraded[subject])
+	}
+	if err := d.writeStatus(now); err != nil && s.degraded["status"] == "" {
+		s.degraded["status"] = err.Error()
+		d.log.Warn("status file", "err", err)
+	} else if err == nil {
+		delete(s.degraded, "status")
+	}
+	old := d.picture.Swap(&published{status: now, next: make(chan struct{})})
+	if old != nil {
+		close(old.next)
+	}
+}
+
+// publishTimeout bounds the read-back of all levers for one picture.
+const publishTimeout = 5 * time.Second
+
+func (d *Daemon) writeStatus(now *Status) error {
+	if err := d.host.Run.Mkdir("quner", 0o755); err != nil {
+		return err
+	}
+	data, err := json.MarshalIndent(now, "", "  ")
+	if err != nil {
+		return err
+	}
+	return d.host.Run.ReplaceVolatile(statusFile, append(data, '\n'), 0o644)
+}

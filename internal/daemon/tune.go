@@ -1,0 +1,242 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/qunerd/quner/internal/levers"
+	"github.com/qunerd/quner/internal/profiles"
+	"github.com/qunerd/quner/internal/tune"
+	"github.com/qunerd/quner/internal/unit"
+)
+
+// lease is a sweep's hold on the levers. While it stands, ticks sample and publish but do not apply.
+type lease struct {
+	cancel context.CancelCauseFunc
+	void   string // why the window that runs does not count; "" if it does
+}
+
+// abortSweep ends the running sweep, if there is one: the levers are the loop's again at once.
+func (s *state) abortSweep(cause error) {
+	if s.sweep == nil {
+		return
+	}
+	s.sweep.cancel(cause)
+	s.sweep = nil
+	s.tuned.Running = false
+}
+
+// voidWindow spoils the window that a running sweep measures.
+func (s *state) voidWindow(why string) {
+	if s.sweep != nil {
+		s.sweep.void = why
+	}
+}
+
+// sweep is one tuning run: the caller's goroutine drives it, the loop moves the levers for it.
+type sweep struct {
+	d        *Daemon
+	spec     TuneSpec
+	workload TuneWorkload
+	lease    *lease
+	axes     []axis
+	rest     levers.Point // settings no axis moves
+	plan     TunePlan
+	window   int
+}
+
+// Tune finds the operating point that does most work per joule for a workload that the caller runs. Whatever ends it,
+// the host is put back to the point that mode and profile call for; with spec.Apply that is the one found, if one was.
+func (d *Daemon) Tune(ctx context.Context, spec TuneSpec, w TuneWorkload) (TuneReport, error) {
+	if spec.Profile == profiles.Unknown {
+		spec.Profile = profiles.Training
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	t := &sweep{d: d, spec: spec, workload: w, lease: &lease{cancel: cancel}}
+	if err := d.do(ctx, func(s *state) error { return t.begin(ctx, s) }); err != nil {
+		return TuneReport{}, fmt.Errorf("tune: %w", err)
+	}
+	if err := w.Plan(t.plan); err != nil || spec.DryRun {
+		return TuneReport{Plan: t.plan}, errors.Join(err, t.end(ctx, nil))
+	}
+	began := time.Now()
+	report := TuneReport{Plan: t.plan}
+	spent, err := d.meter.Open(ctx, exactWindow("tune-sweep"))
+	if err != nil {
+		return report, errors.Join(fmt.Errorf("tune: %w", err), t.end(ctx, nil))
+	}
+	report.Result, err = tune.Sweep(ctx, t.tuneAxes(), t.trial, tune.Options{
+		Objective: spec.Objective, MaxSlowdown: slowdownOption(spec.MaxSlowdown), MaxWindows: t.plan.MaxWindows,
+		Progress: w.Progress,
+	})
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	cost, closeErr := spent.Close(context.WithoutCancel(ctx), closeExact())
+	if closeErr == nil {
+		report.Energy = cost.Gross + t.plan.Base.Over(time.Since(began))
+	}
+	if err != nil {
+		return report, errors.Join(fmt.Errorf("tune: %w", err), t.end(ctx, nil))
+	}
+	t.choose(&report)
+	return report, t.end(ctx, &report)
+}
+
+// slowdownOption turns "none at all" into what tune.Options calls it, where 0 means the default.
+func slowdownOption(max float64) float64 {
+	if max == 0 {
+		return -1
+	}
+	return max
+}
+
+// begin checks that a sweep may run and takes the levers. It runs on the loop.
+func (t *sweep) begin(ctx context.Context, s *state) error {
+	d := t.d
+	s.sample = profiles.TakeSample(ctx, d.host, 0)
+	switch {
+	case s.sweep != nil:
+		return ErrBusy
+	case s.mode.Mode == profiles.ModeOff:
+		return fmt.Errorf("%w: quner is paused; resume first", ErrRefused)
+	case profiles.PowerSource(d.host) == profiles.Battery && !t.spec.Force:
+		return fmt.Errorf("%w: on battery", ErrRefused)
+	case s.detector.Judge(s.sample) == profiles.Training && !t.spec.Force:
+		return fmt.Errorf("%w: this machine is training (GPU %.0f %%, load %.2f on %d CPUs); a sweep would slow it",
+			ErrRefused, 100*s.sample.GPUUtilisation, s.sample.Load1, s.sample.CPUs)
+	}
+	states := s.bank.States(ctx)
+	t.axes = axesOf(states, t.spec.NoGPU, t.spec.NoCPU)
+	if len(t.axes) == 0 {
+		return fmt.Errorf("%w: no lever to tune on this host; doctor says why", ErrRefused)
+	}
+	t.rest = t.unswept(s)
+	t.plan = TunePlan{MaxWindows: t.spec.MaxWindows, Base: d.cfg.BasePower(), Devices: d.meter.Devices()}
+	if t.plan.MaxWindows == 0 {
+		t.plan.MaxWindows = windowsPerAxis * len(t.axes)
+	}
+	t.plan.Axes = t.tuneAxes()
+	if t.spec.DryRun {
+		return nil
+	}
+	s.sweep = t.lease
+	s.tuned.Running, s.tuned.Workload, s.tuned.Window = true, t.spec.Workload, 0
+	d.log.Info("sweep begins", "uid", t.spec.Caller.UID, "profile", t.spec.Profile, "workload", t.spec.Workload,
+		"axes", len(t.axes), "max_windows", t.plan.MaxWindows)
+	d.publish(s)
+	return nil
+}
+
+// windowsPerAxis is the default budget: a pass over 9 states with pre-check takes about 15 windows, refining the rest.
+const windowsPerAxis = 40
+
+// unswept is the point that the profile calls for, less what the axes move.
+func (t *sweep) unswept(s *state) levers.Point {
+	held := *s
+	held.profile = t.spec.Profile
+	point, _ := t.d.target(&held)
+	swept := map[string]bool{}
+	for _, a := range t.axes {
+		for _, set := range a.settings[a.Found] {
+			swept[set.Lever] = true
+		}
+	}
+	var rest levers.Point
+	for _, set := range point {
+		if !swept[set.Lever] {
+			rest = append(rest, set)
+		}
+	}
+	return rest
+}
+
+func (t *sweep) tuneAxes() []tune.Axis {
+	out := make([]tune.Axis, len(t.axes))
+	for i, a := range t.axes {
+		out[i] = a.Axis
+	}
+	return out
+}
+
+// choose turns the sweep's indices into an operating point.
+func (t *sweep) choose(r *TuneReport) {
+	if len(r.Result.Chosen) != len(t.axes) {
+		return
+	}
+	r.Chosen = pointAt(t.rest, t.axes, r.Result.Chosen)
+}
+
+// end gives the levers back and, with a report to keep, stores the point. It runs whatever has become of ctx.
+func (t *sweep) end(ctx context.Context, r *TuneReport) error {
+	if t.spec.DryRun {
+		return nil
+	}
+	ctx = context.WithoutCancel(ctx)
+	err := t.d.do(ctx, func(s *state) error {
+		if s.sweep == t.lease {
+			s.sweep = nil
+			s.tuned.Running = false
+		} else if s.sweep != nil || s.mode.Mode == profiles.ModeOff {
+			return nil // the levers are somebody else's by now
+		}
+		s.tuned.Last = time.Now()
+		var stored error
+		if r != nil {
+			s.tuned.LastVerdict = string(r.Result.Verdict)
+			stored = t.keep(s, r)
+		}
+		_, err := t.d.apply(ctx, s)
+		t.d.publish(s)
+		return errors.Join(stored, err)
+	})
+	if errors.Is(err, ErrStopped) {
+		return nil // the loop has put the host back on its way out
+	}
+	return err
+}
+
+// keep caches the chosen point if the caller asked for that and the sweep has one worth keeping.
+func (t *sweep) keep(s *state, r *TuneReport) error {
+	switch {
+	case !t.spec.Apply:
+		r.Note = "host put back; nothing is kept without --apply"
+		return nil
+	case r.Chosen == nil:
+		r.Note = "nothing to apply"
+		return nil
+	case !r.Result.Certified:
+		r.Note = "not certified, so nothing is kept"
+		return nil
+	}
+	err := s.points.Put(t.tunedPoint(s, r))
+	if err != nil {
+		return fmt.Errorf("the point found is not on disk and so not in force: %w", err)
+	}
+	r.Applied = true
+	// The workload has just run: its profile holds until the detector says otherwise.
+	if s.mode.Mode == profiles.ModeAuto {
+		s.detector.Assume(t.spec.Profile)
+		s.profile = t.spec.Profile
+	}
+	return nil
+}
+
+func (t *sweep) tunedPoint(s *state, r *TuneReport) profiles.TunedPoint {
+	res := r.Result
+	return profiles.TunedPoint{
+		Profile: t.spec.Profile, Workload: t.spec.Workload, PowerSource: profiles.PowerSource(t.d.host),
+		Point: r.Chosen, Verdict: string(res.Verdict), Certified: res.Certified, Objective: res.Objective.String(),
+		Saving: res.Saving.Value, SavingHalfWidth: res.Saving.Half(), Slowdown: res.Slowdown.Value,
+		Windows: res.Windows, Energy: r.Energy, TunedAt: time.Now(),
+		Hard: s.print.Hard.Key(), Soft: s.print.Soft.Key(),
+	}
+}
+
+// joulesOf is a window's energy for the objective: the meter's gross figure plus the watts no counter sees.
+func joulesOf(gross unit.Energy, base unit.Power, d time.Duration) float64 {
+	return (gross + base.Over(d)).Joules()
+}
