@@ -1,0 +1,211 @@
+package meter
+
+import (
+	"errors"
+	"time"
+
+	"github.com/qunerd/quner/internal/unit"
+)
+
+// Method says how a figure came to be.
+type Method string
+
+// The methods, best first.
+const (
+	Sampled   Method = "sampled"   // measured
+	Estimated Method = "estimated" // from the caller's hint, never from a counter
+	Unknown   Method = "unknown"   // could not be measured
+)
+
+// Backend is the kind of counter behind a figure.
+type Backend string
+
+// The backends of this host.
+const (
+	NVMLCounter Backend = "nvml_counter" // nvmlDeviceGetTotalEnergyConsumption
+	RAPL        Backend = "rapl"         // powercap energy_uj
+	NoBackend   Backend = "none"
+)
+
+// Reasons of a figure, as they are on the wire.
+const (
+	ReasonShortWindow  = "short_window"  // shorter than what the counter can tell apart
+	ReasonReset        = "reset"         // the counter started anew
+	ReasonBackward     = "backward"      // the counter fell to a value it cannot have
+	ReasonJump         = "jump"          // the counter rose by more than the device can draw
+	ReasonGap          = "gap"           // part of the window has no reading
+	ReasonAmbiguous    = "ambiguous"     // the counter may have wrapped once more: the figure is a lower bound
+	ReasonMirrored     = "mirrored"      // a die repeats another die's counter and is left out
+	ReasonFrozen       = "frozen"        // the counter does not move
+	ReasonPermission   = "permission"    // the daemon may not read the counter
+	ReasonNoPowercap   = "no_powercap"   // the host has no CPU energy counter
+	ReasonNoGPU        = "no_gpu"        // the host has no GPU that tells its energy
+	ReasonNoCounter    = "no_counter"    // the device has no energy counter
+	ReasonUnreadable   = "unreadable"    // the counter is there and reading it fails
+	ReasonSleeping     = "sleeping"      // the device sleeps and is not woken
+	ReasonLost         = "lost"          // the device is gone
+	ReasonHung         = "hung"          // a driver call has not come back
+	ReasonFloorNone    = "floor_none"    // no idle floor is known: the figure is gross
+	ReasonFloorCaller  = "floor_caller"  // the idle floor is the caller's word
+	ReasonPointChanged = "point_changed" // the operating point changed within the window
+	ReasonUnsynced     = "unsynced"      // GPU work may have been in flight at the close
+	ReasonShared       = "shared"        // other windows were open on a device
+	ReasonCoarse       = "coarse"        // CPU energy is told on the sampler's ticks only
+	ReasonOrphaned     = "orphaned"      // its owner went away
+	ReasonContained    = "contained"     // of a sensor: another counter contains it
+	ReasonTwin         = "twin"          // of a sensor: another interface to the same counter
+	ReasonPlatform     = "platform"      // of a sensor: the whole platform, reported apart
+)
+
+// Errors a caller branches on.
+var (
+	ErrNoWindow      = errors.New("no such window")
+	ErrTooMany       = errors.New("too many")
+	ErrUnknownDevice = errors.New("no such device")
+	ErrBadRequest    = errors.New("bad request")
+	ErrNotSampled    = errors.New("not measured")
+)
+
+// Options are the meter's limits; a zero field means its default.
+type Options struct {
+	MaxWindows  int           // open at once; 4096
+	MaxPerOwner int           // open at once of one uid; 1024
+	MaxStages   int           // of one window; 1024
+	Heartbeat   time.Duration // between reads while a window is open; 1 s
+}
+
+func (o Options) withDefaults() Options {
+	if o.MaxWindows == 0 {
+		o.MaxWindows = 4096
+	}
+	if o.MaxPerOwner == 0 {
+		o.MaxPerOwner = 1024
+	}
+	if o.MaxStages == 0 {
+		o.MaxStages = 1024
+	}
+	if o.Heartbeat == 0 {
+		o.Heartbeat = time.Second
+	}
+	return o
+}
+
+// OpenRequest says what a window is to measure.
+type OpenRequest struct {
+	Owner uint32 // uid
+	// Exact: the owner may see exact CPU figures. Without it CPU devices are charged from tick to tick of the sampler in
+	// steps of 0.1 J, and no counter is read because of the window.
+	Exact bool
+	// Observe: the window is charged all that its devices draw and takes nothing from the windows beside it. For the
+	// daemon's own windows; a client's always share.
+	Observe bool
+
+	Name    string   // [A-Za-z0-9._-]{1,64}
+	Devices []string // names, or "cpu" and "gpu" for all of a kind; empty: every GPU that is awake, CPU packages and dram
+	// IdleWatts is the caller's floor. The key is a device, or "cpu" or "gpu": then the watts are those of all the
+	// window's devices of that kind together (less those named themselves), and are divided among them in proportion to
+	// what each drew.
+	IdleWatts            map[string]float64
+	IdleWattsUncertainty map[string]float64 // ± W, 95 %, by the same keys
+	Weight               float64            // share of a device used together, 0.001…1000; 0 means 1
+	Workload             string             // a label, or empty
+	Unit                 string             // of the work: "token"; a label, or empty
+	HintJoulesPerUnit    float64            // for an estimate when nothing can be measured; 0: none
+}
+
+// CloseRequest ends a window.
+type CloseRequest struct {
+	Work           float64 // in the window's unit; 0 when not told
+	Synced         bool    // the caller's GPU work was complete before it asked
+	RequireSampled bool    // a figure that is not Sampled makes Close return ErrNotSampled beside it
+}
+
+// Result is what a window cost.
+type Result struct {
+	ID       string
+	Name     string
+	Workload string
+	Duration time.Duration
+	Method   Method // the worst of the devices'
+	Backend  string // of the devices, joined by "+"; "none" when there is no device
+
+	Energy        unit.Energy // gross less floor; signed. Estimated: the hint times the work
+	HalfWidth     unit.Energy // of the 95 % interval
+	UpperBound    unit.Energy // at most this much; when HasUpperBound
+	HasUpperBound bool        // unless the method is Sampled, always where any bound is known
+	Gross         unit.Energy
+	Floor         unit.Energy // what was taken off
+	AboveIdle     bool        // every device had a floor
+	Coverage      float64     // share of the duration that was measured, 0…1, the least of the devices
+	MaxGap        time.Duration
+	Reasons       []string
+	Devices       []DeviceEnergy
+	Stages        []Stage // ended by a mark each; the last one, unnamed, ends with the window. None without a mark
+
+	Work             float64
+	Unit             string
+	PerUnit          unit.Energy // per unit of work; when HasPerUnit
+	PerUnitHalfWidth unit.Energy
+	HasPerUnit       bool
+
+	Platform    unit.Energy // psys over the window, whoever caused it; never part of the sum; when HasPlatform
+	HasPlatform bool
+	Share       string // "exclusive" or "shared"
+}
+
+// DeviceEnergy is one device's part of a window.
+type DeviceEnergy struct {
+	Device    string
+	Label     string
+	Backend   Backend
+	Method    Method      // when not Sampled, Energy is no measurement: kept, signed, for sums only
+	Energy    unit.Energy // gross less floor
+	HalfWidth unit.Energy // 95 %
+	Gross     unit.Energy // the window's share of Total
+	Floor     unit.Energy
+	FloorFrom string // "none" or "caller"
+	Coverage  float64
+	MaxGap    time.Duration
+	Reasons   []string
+	Terms     Terms
+	Total     unit.Energy // the device's own over the window, whoever caused it
+
+	bound unit.Energy // Energy is at most this much
+}
+
+// Terms are the parts of a 95 % half-width, kept apart.
+type Terms struct {
+	Edges unit.Energy // what the counter's step hides at both ends, and the time without a reading
+	Floor unit.Energy // the floor's uncertainty over the window
+	Clock unit.Energy // between asking for a reading and getting it
+	Gain  unit.Energy // the counter's systematic error. 0: assumed, not known
+}
+
+// Stage is a part of a window between marks. Energy is above idle where a floor is known by device name; a floor for a
+// kind of device is taken off the whole window alone.
+type Stage struct {
+	Name     string
+	Duration time.Duration
+	Energy   unit.Energy
+	Gross    unit.Energy
+}
+
+// DevicePower is the mean power of a device between the last two ticks, or the reason why it is not known.
+type DevicePower struct {
+	Device  string     `json:"device"`
+	Label   string     `json:"label"`
+	Backend Backend    `json:"backend"`
+	Power   unit.Power `json:"power_uw"`
+	Known   bool       `json:"known"`
+	Reason  string     `json:"reason,omitempty"`
+}
+
+// Sensor is the passport of one energy counter: what it is, and why it is not counted if it is not.
+type Sensor struct {
+	Name    string // "cpu/package-0", "gpu/GPU-…"
+	Label   string // for people
+	Backend Backend
+	Counted bool   // part of a window's sum
+	Reason  string // empty when it is counted and can be read
+	Detail  string // the fact behind the reason
+}
