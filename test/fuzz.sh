@@ -10,9 +10,10 @@ each=$1 budget=${2%s} seed=$((10#$3))
 go=${GO:-go}
 
 # `go test -list` prints the names of a package, then a line "ok <package> …".
-mapfile -t targets < <("$go" test -list '^Fuzz' ./... | awk '
+listing=$("$go" test -list '^Fuzz' ./...)
+mapfile -t targets < <(awk '
 	/^Fuzz/     { names[n++] = $1 }
-	$1 == "ok"  { for (i = 0; i < n; i++) print $2, names[i]; n = 0 }')
+	$1 == "ok"  { for (i = 0; i < n; i++) print $2, names[i]; n = 0 }' <<<"$listing")
 count=${#targets[@]}
 if ((count == 0)); then
 	echo "fuzz: no target found" >&2
