@@ -1,0 +1,201 @@
+package tune
+
+import (
+	"context"
+	"math"
+)
+
+const (
+	// leastWindows the best state has before it may be certified: one lucky window is no evidence.
+	leastWindows = 2
+	// A state whose speed is within speedDoubt standard errors of the floor is measured again if the choice hangs on it,
+	// but at most to speedWindows: where exactly the floor lies is not worth the whole budget.
+	speedDoubt   = 1.5
+	speedWindows = 8
+	// looks is the part of the error allowed to certificates that is spent per look: one is sought after every window.
+	looks = 0.5
+)
+
+// found is the state that stands for the one found.
+func (x *search) found() int { return x.rep[x.axis.Found] }
+
+// allowed tells whether a state was measured and meets the speed floor by estimate. The state found always does, unless
+// an earlier axis has spent more than all there was.
+func (x *search) allowed(s int) bool {
+	if x.fit.n[s] == 0 {
+		return false
+	}
+	d, _ := x.fit.diff(s, x.found(), qRate)
+	return s == x.found() || d >= x.floor
+}
+
+// best is the allowed state of least cost by estimate, in doubt the higher one.
+func (x *search) best() int {
+	best := x.found()
+	for s := range x.fit.n {
+		if x.allowed(s) && x.fit.mean[s][qCost] < x.fit.mean[best][qCost] {
+			best = s
+		}
+	}
+	return best
+}
+
+// rivals are the allowed states other than c.
+func (x *search) rivals(c int) []int {
+	var out []int
+	for s := range x.fit.n {
+		if s != c && x.allowed(s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// critical is the t value of one of n comparisons that must hold together (Bonferroni), df degrees of freedom.
+func (x *search) critical(n int, df float64) float64 {
+	return tQuantile(1-(1-x.opts.Confidence)*looks/float64(max(n, 1)), df)
+}
+
+// margin is by how much (in ln of cost) the upper bound of c's cost ÷ s's stays inside the band; negative: not certain,
+// NaN or −Inf: nothing is known.
+func (x *search) margin(c, s, rivals int) float64 {
+	d, se := x.fit.diff(c, s, qCost)
+	return math.Log1p(Band) - d - x.critical(rivals, x.fit.df)*se
+}
+
+// certified tells whether the interval of c's cost against every rival's stays inside the band.
+func (x *search) certified(c int) bool {
+	if x.fit.df < 1 || x.fit.n[c] < leastWindows || x.unmeasured() > 0 {
+		return false
+	}
+	rivals := x.rivals(c)
+	for _, s := range rivals {
+		if !(x.margin(c, s, len(rivals)) >= 0) {
+			return false
+		}
+	}
+	return true
+}
+
+// unmeasured counts the states that still need a first window.
+func (x *search) unmeasured() int {
+	n := 0
+	for s := range x.fit.n {
+		if x.open(s) {
+			n++
+		}
+	}
+	return n
+}
+
+// refine measures again where the decision hangs, until the best state is certified.
+func (x *search) refine(ctx context.Context) error {
+	if x.noEnergy || x.top == 0 {
+		return nil
+	}
+	x.phase = PhaseRefine
+	for {
+		s := x.doubt()
+		if s == Nothing {
+			return nil
+		}
+		if err := x.measure(ctx, s); err != nil {
+			return err
+		}
+	}
+}
+
+// doubt is the state whose next window serves the decision most, Nothing if it is taken: the lesser known of the best
+// state and the rival least surely behind it; then those whose speed is in question.
+func (x *search) doubt() int {
+	best := x.best()
+	if x.fit.n[best] < leastWindows {
+		return best
+	}
+	rivals, rival, worst := x.rivals(best), Nothing, 0.0
+	for _, s := range rivals {
+		if m := x.margin(best, s, len(rivals)); !(m >= worst) {
+			rival, worst = s, m
+		}
+	}
+	if rival != Nothing {
+		return x.lesser(rival, best)
+	}
+	return x.speedDoubt(best)
+}
+
+// lesser is the one of two states with fewer windows.
+func (x *search) lesser(a, b int) int {
+	if x.fit.n[a] < x.fit.n[b] {
+		return a
+	}
+	return b
+}
+
+// speedDoubt is the state to measure next because the best, or one that would be better, is too near the speed floor.
+func (x *search) speedDoubt(best int) int {
+	found := x.found()
+	for s, n := range x.fit.n {
+		if s == found || n == 0 || n >= speedWindows {
+			continue
+		}
+		d, se := x.fit.diff(s, found, qRate)
+		if math.Abs(d-x.floor) >= speedDoubt*se {
+			continue
+		}
+		cost, _ := x.fit.diff(s, best, qCost)
+		if s == best || !x.allowed(s) && cost < 0 {
+			return x.lesser(found, s)
+		}
+	}
+	return Nothing
+}
+
+// choose is the fastest allowed state that is certified; where none is, the best by estimate.
+func (x *search) choose() (state int, certified bool) {
+	if x.fit.n[x.found()] == 0 {
+		return x.axis.Found, false
+	}
+	state = x.best()
+	certified = x.certified(state)
+	for s := range x.fit.n {
+		if x.allowed(s) && x.certified(s) && (!certified || x.fit.mean[s][qRate] > x.fit.mean[state][qRate]) {
+			state, certified = s, true
+		}
+	}
+	if state == x.found() {
+		state = x.axis.Found // of states that are one, the one that is already set
+	}
+	return state, certified
+}
+
+// more estimates from the measured spread how many further windows certify the best state; 0 if it is certified.
+func (x *search) more() int {
+	best := x.best()
+	if x.certified(best) {
+		return 0
+	}
+	rivals := x.rivals(best)
+	first := x.unmeasured() + max(0, leastWindows-x.fit.n[best])
+	if x.fit.df < 1 { // no spread yet: one more window each tells it
+		return first + 1 + len(rivals)
+	}
+	more, df := 0, x.fit.df
+	for range 2 { // the second time with the degrees of freedom the further windows bring
+		t := x.critical(len(rivals), df)
+		need := make(map[int]int)
+		for _, s := range rivals {
+			d, _ := x.fit.diff(best, s, qCost)
+			tight := t / (math.Log1p(Band) - d)
+			n := int(math.Ceil(2 * x.fit.s2[qCost] * tight * tight))
+			need[s] = max(0, n-x.fit.n[s])
+			need[best] = max(need[best], n-x.fit.n[best])
+		}
+		more = 0
+		for _, n := range need {
+			more += n
+		}
+		df = x.fit.df + float64(more)
+	}
+	return max(1, first+more)
+}
