@@ -16,16 +16,19 @@ type Value string
 
 // Span is what a lever may be set to: one of Choices, or a whole number from Lo to Hi in the lever's own unit.
 type Span struct {
-	Choices []Value // in the host's order; nil for a range
-	Lo, Hi  int64   // inclusive; Hi is the value found unless the owner allows raising
-	Step    int64   // the interface's resolution, at least 1
-	Unit    string  // of Lo, Hi, Step and Value: "mW", "µW"; "" for choices
+	Choices []Value `json:"choices,omitempty"` // in the host's order; nil for a range
+	Lo      int64   `json:"lo,omitempty"`      // inclusive
+	Hi      int64   `json:"hi,omitempty"`      // inclusive; the value found unless the owner allows raising
+	Step    int64   `json:"step,omitempty"`    // the interface's resolution, at least 1; 0 for choices
+	Unit    string  `json:"unit,omitempty"`    // of Lo, Hi, Step and Value: "mW", "µW"; "" for choices
 }
 
 // Lever is one control instance: one cpufreq policy, one package, one board. Its methods are called by the Bank alone.
 type Lever interface {
 	// Name is stable over reboots: "cpufreq/policy0", "nvml/GPU-5f0c…".
 	Name() string
+	// Kind is the sort of control.
+	Kind() Kind
 	// Span is what Set takes.
 	Span() Span
 	// Get reads the hardware, never a cache.
@@ -59,8 +62,8 @@ var (
 
 // Setting is one lever and the value it is to have.
 type Setting struct {
-	Lever string
-	Value Value
+	Lever string `json:"lever"`
+	Value Value  `json:"value"`
 }
 
 // Point is an operating point: settings sorted by lever name, at most one a lever. The empty Point is the host as found.
@@ -101,8 +104,8 @@ func (p Point) Value(lever string) (Value, bool) {
 
 // Missing is a control that the host might have had and does not, with the reason.
 type Missing struct {
-	Name   string // "cpufreq", "nvml/GPU-5f0c…"
-	Kind   Kind
-	Reason host.Reason
-	Detail string // the fact behind the reason, for people
+	Name   string      `json:"name"` // "cpufreq", "nvml/GPU-5f0c…"
+	Kind   Kind        `json:"kind"`
+	Reason host.Reason `json:"reason"`
+	Detail string      `json:"detail,omitempty"` // the fact behind the reason, for people
 }

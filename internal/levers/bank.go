@@ -1,0 +1,228 @@
+package levers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+
+	"github.com/qunerd/quner/internal/host"
+)
+
+// Bank holds a host's levers and the journal of what they were. It is used by one goroutine, the daemon's loop; no other
+// code writes a lever.
+type Bank struct {
+	host    *host.Host
+	log     *slog.Logger
+	levers  []Lever // in the order of writing
+	missing []Missing
+
+	journal journal
+	dirty   bool  // the journal on disk says something else
+	frozen  error // why nothing may be moved
+
+	yielded      map[string]string // levers left to someone else until they are let go or taken, and why
+	settled      map[string]bool   // levers that this process has seen to have taken a value of ours
+	scriptFailed bool
+}
+
+// Write is a change of one lever, made or, from a plan, to be made. One that was looked at and left has From equal to To
+// and a Note that says why.
+type Write struct {
+	Lever string `json:"lever"`
+	From  Value  `json:"from"`
+	To    Value  `json:"to"` // as read back; from a plan, as wanted
+	Unit  string `json:"unit,omitempty"`
+	Note  string `json:"note,omitempty"` // why it was clamped, left or is not what was asked for
+}
+
+// Moved reports whether the lever has another value afterwards.
+func (w Write) Moved() bool { return w.From != w.To }
+
+// OpenBank discovers the levers and loads the journal, rollback.json in h.Var. It moves no lever. A journal that cannot
+// be trusted is set aside and its error wraps ErrJournal: the Bank that comes with it can be looked at but moves nothing.
+// Any other error comes with no Bank.
+func OpenBank(ctx context.Context, h *host.Host, log *slog.Logger) (*Bank, error) {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	b := &Bank{host: h, log: log, yielded: map[string]string{}, settled: map[string]bool{}}
+	b.levers, b.missing = Discover(ctx, h)
+	s, err := readStored(h)
+	if err != nil {
+		b.frozen = fmt.Errorf("%w: %w", err, ErrFrozen)
+	}
+	if aside := setAside(h, s, log); aside != nil {
+		if b.frozen == nil {
+			b.frozen = fmt.Errorf("%w: %w: %w", ErrJournal, ErrFrozen, aside)
+		}
+		log.Error("journal not set aside", "err", aside)
+	}
+	b.load(s)
+	return b, b.frozen
+}
+
+// load takes the entries over that still mean something.
+func (b *Bank) load(s stored) {
+	b.journal = s.journal
+	b.dirty = s.from != "" && s.from != journalFile
+	kept := b.journal.entries[:0:0]
+	for _, e := range b.journal.entries {
+		if why := e.void(b.host); why != "" {
+			b.log.Info("journal entry is void", "lever", e.Lever, "original", e.Original, "reason", why)
+			b.dirty = true
+			continue
+		}
+		kept = append(kept, e)
+	}
+	b.journal.entries = kept
+	for _, l := range b.levers {
+		b.rebase(l)
+	}
+}
+
+// rebased is a lever whose span ends at the value found.
+type rebased interface{ rebase(found Value) }
+
+// rebase tells a lever what the host had before quner, which after a crash is not what it has now.
+func (b *Bank) rebase(l Lever) {
+	if r, ok := l.(rebased); ok {
+		if e := b.journal.find(l.Name()); e != nil {
+			r.rebase(e.Original)
+		}
+	}
+}
+
+// Levers returns the host's levers in the order they are written in.
+func (b *Bank) Levers() []Lever { return slices.Clone(b.levers) }
+
+// Missing returns the controls the host does not offer, with reasons.
+func (b *Bank) Missing() []Missing { return slices.Clone(b.missing) }
+
+// Frozen returns why nothing is moved, an error that wraps ErrJournal and ErrFrozen, or nil.
+func (b *Bank) Frozen() error { return b.frozen }
+
+// Held returns how many levers are away from what was found, as far as the journal knows.
+func (b *Bank) Held() int { return len(b.journal.entries) }
+
+// Script returns the shell lines that restore the host with no daemon.
+func (b *Bank) Script() string { return script(b.journal) }
+
+// Take ends the yielding of a lever to someone else: the next Apply moves it again, from what is found then.
+func (b *Bank) Take(lever string) error {
+	if b.lever(lever) == nil {
+		return b.unknown(lever)
+	}
+	delete(b.yielded, lever)
+	return nil
+}
+
+func (b *Bank) lever(name string) Lever {
+	i := slices.IndexFunc(b.levers, func(l Lever) bool { return l.Name() == name })
+	if i < 0 {
+		return nil
+	}
+	return b.levers[i]
+}
+
+// unknown says why a lever is not there, as far as discovery knew.
+func (b *Bank) unknown(name string) error {
+	for _, m := range b.missing {
+		if m.Name == name {
+			return fmt.Errorf("%s: %w: %s (%s)", name, ErrUnknown, m.Reason, m.Detail)
+		}
+	}
+	return fmt.Errorf("%s: %w", name, ErrUnknown)
+}
+
+// refresh looks anew for the levers that are asked for and were not there, such as a CPU that is online again. Levers
+// that are known stay the same ones, for they know which of their calls are still out.
+func (b *Bank) refresh(ctx context.Context, names []string) {
+	if !slices.ContainsFunc(names, func(n string) bool { return b.lever(n) == nil }) {
+		return
+	}
+	found, missing := Discover(ctx, b.host)
+	for _, l := range found {
+		if b.lever(l.Name()) == nil {
+			b.levers = append(b.levers, l)
+			b.rebase(l)
+		}
+	}
+	slices.SortStableFunc(b.levers, inOrder)
+	b.missing = slices.DeleteFunc(missing, func(m Missing) bool { return b.lever(m.Name) != nil })
+}
+
+// Plan returns what Apply would write, and writes nothing.
+func (b *Bank) Plan(ctx context.Context, p Point) ([]Write, error) {
+	if b.frozen != nil {
+		return nil, b.frozen
+	}
+	var writes []Write
+	var errs []error
+	for _, s := range b.plan(ctx, p, false) {
+		errs = append(errs, s.err)
+		if s.err == nil && s.told() {
+			writes = append(writes, s.write())
+		}
+	}
+	return writes, errors.Join(errs...)
+}
+
+// Apply moves the levers in the point to its values and those that quner holds beside them back to their originals; the
+// empty point is the host as found. Numbers outside today's span are clamped, with a note. A lever that someone else has
+// moved meanwhile is left to them. It is best effort over levers: the writes made come with the errors of the others
+// joined, which wrap ErrUnknown, ErrOutOfSpan, ErrNotTaken, ErrJournal or the host's error.
+func (b *Bank) Apply(ctx context.Context, p Point) ([]Write, error) {
+	if b.frozen != nil {
+		return nil, b.frozen
+	}
+	steps := b.plan(ctx, p, false)
+	errs := []error{b.announce(steps)}
+	var writes []Write
+	for i := range steps {
+		s := &steps[i]
+		if errs[0] != nil && s.move == toChosen {
+			continue // an original that is not on disk must not be lost
+		}
+		b.run(ctx, s)
+		errs = append(errs, s.err)
+		if s.told() {
+			writes = append(writes, s.write())
+		}
+	}
+	if len(p) == 0 {
+		clear(b.yielded)
+	}
+	return writes, errors.Join(append(errs, b.save(false))...)
+}
+
+// announce puts on disk, before the first write, each original that is not there yet and each value that is to be ours.
+func (b *Bank) announce(steps []step) error {
+	was, dirty := b.journal.clone(), b.dirty
+	settled, yielded := maps.Clone(b.settled), maps.Clone(b.yielded)
+	for i := range steps {
+		b.record(&steps[i])
+	}
+	if err := b.save(true); err != nil {
+		b.journal, b.dirty, b.settled, b.yielded = was, dirty, settled, yielded
+		return err
+	}
+	return nil
+}
+
+// save makes the journal durable if it has changed.
+func (b *Bank) save(backup bool) error {
+	if !b.dirty {
+		return nil
+	}
+	next := b.journal
+	next.generation++
+	if err := writeJournal(b.host, next, backup, b.log); err != nil {
+		return fmt.Errorf("%w: %w", ErrJournal, err)
+	}
+	b.journal.generation, b.dirty = next.generation, false
+	b.refreshScript()
+	return nil
+}

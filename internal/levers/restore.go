@@ -1,0 +1,68 @@
+package levers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Restored is what putting the host back came to, or from a plan would come to.
+type Restored struct {
+	Writes []Write `json:"writes"`
+	Left   []Left  `json:"left"`
+}
+
+// Left is a lever that was not put back.
+type Left struct {
+	Lever string `json:"lever"`
+	Why   string `json:"why"`
+	Kept  bool   `json:"kept"` // the journal still has its original; else it is another's now
+}
+
+// PlanRestore returns what Restore would do, and writes nothing.
+func (b *Bank) PlanRestore(ctx context.Context, force bool) (Restored, error) {
+	if b.frozen != nil {
+		return Restored{}, b.frozen
+	}
+	var r Restored
+	for _, s := range b.plan(ctx, nil, force) {
+		r.add(s)
+	}
+	return r, nil
+}
+
+// Restore puts every held lever back to its original, governors first, and reads it back. What someone else has moved
+// since is left and let go, unless force says to override; a lever that is not there, or does not take its original,
+// keeps its journal entry. Nothing to put back is success. The error joins what the host refused and what the journal
+// did; levers that are gone or another's are in Left alone.
+func (b *Bank) Restore(ctx context.Context, force bool) (Restored, error) {
+	if b.frozen != nil {
+		return Restored{}, b.frozen
+	}
+	var r Restored
+	var errs []error
+	for _, s := range b.plan(ctx, nil, force) {
+		b.record(&s)
+		b.run(ctx, &s)
+		r.add(s)
+		if !s.gone {
+			errs = append(errs, s.err)
+		}
+	}
+	clear(b.yielded)
+	return r, errors.Join(append(errs, b.save(true))...)
+}
+
+// add files a step under what was done or what was left.
+func (r *Restored) add(s step) {
+	switch {
+	case s.gone:
+		r.Left = append(r.Left, Left{s.name, fmt.Sprintf("it is not there; the journal keeps its original: %v", s.err), true})
+	case s.err != nil:
+		r.Left = append(r.Left, Left{s.name, s.err.Error(), true})
+	case s.move == toOther:
+		r.Left = append(r.Left, Left{s.name, s.note, false})
+	case s.move == toOriginal:
+		r.Writes = append(r.Writes, s.write())
+	}
+}

@@ -1,0 +1,79 @@
+package levers
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+)
+
+// Allows returns nil for a value within the span and an error that wraps ErrOutOfSpan, with what is allowed, for another.
+func (s Span) Allows(v Value) error {
+	if s.Choices != nil {
+		if slices.Contains(s.Choices, v) {
+			return nil
+		}
+		return fmt.Errorf("%q: %w (offered: %q)", v, ErrOutOfSpan, s.Choices)
+	}
+	n, err := strconv.ParseInt(string(v), 10, 64)
+	if err != nil {
+		return fmt.Errorf("%q is not a whole number: %w", v, ErrOutOfSpan)
+	}
+	if n < s.Lo || n > s.Hi {
+		return fmt.Errorf("%d %s: %w (%d to %d %s)", n, s.Unit, ErrOutOfSpan, s.Lo, s.Hi, s.Unit)
+	}
+	return nil
+}
+
+// Clamp returns the value of a range that is nearest to v, and a note if that is another. A choice has no nearest one:
+// what is not offered is ErrOutOfSpan.
+func (s Span) Clamp(v Value) (Value, string, error) {
+	if s.Choices != nil {
+		return v, "", s.Allows(v)
+	}
+	n, err := strconv.ParseInt(string(v), 10, 64)
+	if err != nil {
+		return v, "", s.Allows(v)
+	}
+	near := max(s.Lo, min(s.Hi, n))
+	if near == n {
+		return v, "", nil
+	}
+	note := fmt.Sprintf("clamped from %d to today's span %d to %d %s", n, s.Lo, s.Hi, s.Unit)
+	return Value(strconv.FormatInt(near, 10)), note, nil
+}
+
+// ranged is the span of a lever whose value is a number. The upper end is the value found, for no power is set above it.
+type ranged struct {
+	lo, max int64 // what the device says it takes
+	found   int64 // what it had before quner
+	step    int64 // what it resolves
+	unit    string
+}
+
+// Span is Lo to the value found. Where that lies below the device's own minimum, nothing else can be chosen.
+func (r *ranged) Span() Span {
+	hi := min(r.max, r.found)
+	lo := r.lo
+	if hi < lo {
+		lo, hi = r.found, r.found
+	}
+	return Span{Lo: lo, Hi: hi, Step: r.step, Unit: r.unit}
+}
+
+// Same reports whether two values differ by less than the device resolves.
+func (r *ranged) Same(a, b Value) bool {
+	if a == b {
+		return true
+	}
+	x, errX := strconv.ParseInt(string(a), 10, 64)
+	y, errY := strconv.ParseInt(string(b), 10, 64)
+	return errX == nil && errY == nil && max(x, y)-min(x, y) < r.step
+}
+
+// rebase moves the upper end to another value found: the journal's original after a crash, or today's value when a lever
+// is taken over again.
+func (r *ranged) rebase(found Value) {
+	if n, err := strconv.ParseInt(string(found), 10, 64); err == nil {
+		r.found = n
+	}
+}

@@ -1,0 +1,77 @@
+package levers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/qunerd/quner/internal/host"
+)
+
+// What quner has to do with a lever.
+const (
+	Free    = ""        // nothing
+	Held    = "held"    // it has a value of quner's
+	Yielded = "yielded" // someone else has moved it, and it is left to them
+	Lost    = "lost"    // it is held and not there
+)
+
+// State is one lever as it is.
+type State struct {
+	Name   string `json:"name"`
+	Kind   Kind   `json:"kind"`
+	Value  Value  `json:"value"` // read from the hardware; empty with Err
+	Unit   string `json:"unit,omitempty"`
+	Found  Value  `json:"found,omitempty"`  // the journalled original; empty while the lever is not held
+	Wanted Value  `json:"wanted,omitempty"` // what quner gave it last; empty while it is not held
+	Span   Span   `json:"span"`
+	State  string `json:"state"` // Free, Held, Yielded or Lost
+	Note   string `json:"note,omitempty"`
+	Err    error  `json:"-"` // why Value is not known; its text is in Note
+}
+
+// States reads every lever. Those that are held and not there come last.
+func (b *Bank) States(ctx context.Context) []State {
+	states := make([]State, 0, len(b.levers))
+	for _, l := range b.levers {
+		states = append(states, b.state(ctx, l))
+	}
+	for _, e := range b.journal.entries {
+		if b.lever(e.Lever) == nil {
+			err := b.unknown(e.Lever)
+			states = append(states, State{Name: e.Lever, Kind: e.Kind, Unit: e.Unit, Found: e.Original, Wanted: e.wanted(),
+				State: Lost, Note: err.Error(), Err: err})
+		}
+	}
+	return states
+}
+
+func (b *Bank) state(ctx context.Context, l Lever) State {
+	span := l.Span()
+	s := State{Name: l.Name(), Kind: l.Kind(), Unit: span.Unit, Span: span}
+	s.Value, s.Err = l.Get(ctx)
+	e := b.journal.find(s.Name)
+	if e != nil {
+		s.State, s.Found, s.Wanted = Held, e.Original, e.wanted()
+	}
+	switch why := b.yielded[s.Name]; {
+	case s.Err != nil:
+		s.Note = s.Err.Error()
+		if e != nil && (errors.Is(s.Err, host.ErrLost) || errors.Is(s.Err, fs.ErrNotExist)) {
+			s.State = Lost
+		}
+	case e != nil && !b.stillOurs(l, *e, s.Value):
+		s.State, s.Note = Yielded, fmt.Sprintf("someone else has set %q", s.Value)
+	case why != "":
+		s.State, s.Note = Yielded, why
+	}
+	return s
+}
+
+func (e entry) wanted() Value {
+	if len(e.Ours) == 0 {
+		return ""
+	}
+	return e.Ours[len(e.Ours)-1]
+}
