@@ -14,6 +14,7 @@ type lever struct {
 }
 
 func (l lever) Name() string                                { return l.name }
+func (l lever) Kind() levers.Kind                           { return levers.Governor }
 func (l lever) Span() levers.Span                           { return levers.Span{Choices: l.choices} }
 func (l lever) Get(context.Context) (levers.Value, error)   { return "", levers.ErrUnknown }
 func (l lever) Set(context.Context, levers.Value) error     { return levers.ErrUnknown }

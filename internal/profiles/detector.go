@@ -34,7 +34,7 @@ func NewDetector(t Thresholds) *Detector {
 // Add takes one sample and returns the profile now, and whether this sample changed it. A sample that shows no training
 // while a signal could not be read abstains: it neither agrees nor breaks a row of agreeing ones.
 func (d *Detector) Add(s Sample) (p Profile, changed bool) {
-	vote := d.judge(s)
+	vote := d.Judge(s)
 	if vote == Unknown {
 		return d.profile, false
 	}
@@ -49,7 +49,8 @@ func (d *Detector) Add(s Sample) (p Profile, changed bool) {
 	return vote, true
 }
 
-func (d *Detector) judge(s Sample) Profile {
+// Judge is what one sample speaks for, with no memory; Unknown if it shows no training and a signal could not be read.
+func (d *Detector) Judge(s Sample) Profile {
 	switch {
 	case s.GPUUtilisation > d.limits.GPU:
 		return Training
@@ -75,3 +76,6 @@ func (d *Detector) Needed() int { return d.limits.Ticks }
 
 // Reset starts the counting over and keeps the profile: samples from before a suspend say nothing about after it.
 func (d *Detector) Reset() { d.proposes, d.agreeing = Unknown, 0 }
+
+// Assume takes a profile as given, until a row of agreeing samples says otherwise.
+func (d *Detector) Assume(p Profile) { d.profile, d.proposes, d.agreeing = p, Unknown, 0 }

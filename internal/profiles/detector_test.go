@@ -91,3 +91,17 @@ func TestDetectorThresholdsAreConfigurable(t *testing.T) {
 		t.Fatalf("above one: %q", p)
 	}
 }
+
+func TestDetectorTakesAProfileKnownFromElsewhere(t *testing.T) {
+	d := NewDetector(Thresholds{})
+	d.Add(quiet)
+	if d.Judge(busyGPU) != Training || d.Judge(blind) != Unknown || d.Agreeing() != 1 {
+		t.Fatal("judging a sample counted it, or misjudged it")
+	}
+	d.Assume(Training)
+	for i, want := range []Profile{Training, Training, Idle} {
+		if p, _ := d.Add(quiet); p != want {
+			t.Fatalf("tick %d after: %q", i, p)
+		}
+	}
+}
