@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -34,9 +33,9 @@ type Fingerprint struct {
 // FingerprintOf reads the fingerprint of a host whose GPUs are open. A fact the host does not tell is left out.
 func FingerprintOf(h *host.Host) Fingerprint {
 	f := Fingerprint{Hard: Facts{}, Soft: Facts{}}
-	cpu := readCPU(h)
-	f.Hard.put("cpu", cpu.model)
-	f.Soft.put("microcode", cpu.microcode)
+	cpu := h.CPU()
+	f.Hard.put("cpu", cpu.Model)
+	f.Soft.put("microcode", cpu.Microcode)
 	f.Hard.put("cpufreq", DriverOf(h).String())
 	if kernel, err := h.Proc.ReadString("sys/kernel/osrelease"); err == nil {
 		f.Soft.put("kernel", kernel)
@@ -60,63 +59,6 @@ func (f Facts) put(name, value string) {
 	if value != "" {
 		f[name] = value
 	}
-}
-
-// CPUModel returns the processor's name as the kernel prints it, or "" where it prints none.
-func CPUModel(h *host.Host) string { return readCPU(h).model }
-
-// cpuIdentity is what the first block of /proc/cpuinfo says.
-type cpuIdentity struct{ model, microcode string }
-
-// cpuBlock is more than the first processor's block, which is all that is read: the whole file exceeds host.MaxFile on
-// large machines.
-const cpuBlock = 16 << 10
-
-func readCPU(h *host.Host) cpuIdentity {
-	f, err := h.Proc.Open("cpuinfo")
-	if err != nil {
-		return cpuIdentity{}
-	}
-	defer f.Close() //nolint:errcheck // opened for reading
-	block := make([]byte, cpuBlock)
-	n, err := f.ReadAt(block)
-	if err != nil {
-		return cpuIdentity{}
-	}
-	return parseCPU(strings.NewReader(string(block[:n])))
-}
-
-// parseCPU reads the first block of /proc/cpuinfo: x86 prints a model name, arm64 the implementer's and part's numbers.
-func parseCPU(r io.Reader) cpuIdentity {
-	text, err := io.ReadAll(io.LimitReader(r, cpuBlock))
-	if err != nil {
-		return cpuIdentity{}
-	}
-	var id cpuIdentity
-	arm := map[string]string{}
-	for line := range strings.Lines(string(text)) {
-		key, value, found := strings.Cut(line, ":")
-		if !found {
-			if strings.TrimSpace(line) == "" && (id.model != "" || len(arm) > 0) {
-				break
-			}
-			continue
-		}
-		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
-		switch key {
-		case "model name":
-			id.model = value
-		case "microcode":
-			id.microcode = value
-		case "CPU implementer", "CPU part", "CPU variant", "CPU revision":
-			arm[key] = value
-		}
-	}
-	if id.model == "" && arm["CPU implementer"] != "" {
-		id.model = strings.TrimSpace(fmt.Sprintf("arm %s part %s variant %s revision %s",
-			arm["CPU implementer"], arm["CPU part"], arm["CPU variant"], arm["CPU revision"]))
-	}
-	return id
 }
 
 // Driver is what scales the CPU's frequency, and how.

@@ -238,30 +238,6 @@ func TestDriver(t *testing.T) {
 	}
 }
 
-func TestParseCPU(t *testing.T) {
-	for text, want := range map[string]cpuIdentity{
-		"": {},
-		"processor : 0\nmodel name : A: B\n\nmodel name : C\n":                                  {model: "A: B"},
-		"processor : 0\nCPU implementer : 0x41\nCPU variant : 0x3\nCPU part : 0xd0c\n\nx : y\n": {model: "arm 0x41 part 0xd0c variant 0x3 revision"},
-	} {
-		if got := parseCPU(strings.NewReader(text)); got != want {
-			t.Errorf("%q: %+v", text, got)
-		}
-	}
-}
-
-func FuzzParseCPU(f *testing.F) {
-	f.Add("processor : 0\nmodel name : A: B\nmicrocode : 0x1\n\n")
-	f.Add("CPU implementer : 0x41\n")
-	f.Add(":\n:\n\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		id := parseCPU(strings.NewReader(text))
-		if strings.ContainsAny(id.model+id.microcode, "\n") {
-			t.Errorf("a fact of several lines: %+q", id)
-		}
-	})
-}
-
 // faulty makes one name fail.
 func faulty(d string, fails string, err error) host.Dir {
 	return host.NewDir(d, func(a host.Access) error {
