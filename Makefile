@@ -15,6 +15,10 @@ TOOL    := $(GO) tool -modfile=tools/go.mod
 # only ones older drivers have.
 export CGO_CFLAGS := $(CGO_CFLAGS) -O2 -g -Wno-deprecated-declarations
 
+# The version is stamped below; stamping by Go would fail in a checkout that
+# belongs to someone else.
+export GOFLAGS := $(strip $(shell $(GO) env GOFLAGS) -buildvcs=false)
+
 FUZZTIME   ?= 5s
 FUZZBUDGET ?= 60s
 FUZZSEED   ?= $(shell date +%j)
