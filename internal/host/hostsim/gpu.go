@@ -1,0 +1,236 @@
+package hostsim
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/qunerd/quner/internal/host"
+	"github.com/qunerd/quner/internal/unit"
+)
+
+// driver is the vendor's library of a machine with boards.
+type driver struct{ sim *Sim }
+
+func (s *Sim) driver() host.Driver {
+	if len(s.boards) == 0 {
+		return nil
+	}
+	return driver{s}
+}
+
+func (d driver) Init() error     { return d.sim.call("", "init", false) }
+func (d driver) Shutdown() error { return d.sim.call("", "shutdown", false) }
+
+func (d driver) Version() (string, error) {
+	return d.sim.fix.model.GPUs[0].Driver, d.sim.call("", "version", false)
+}
+
+func (d driver) Devices() ([]host.Device, error) {
+	if err := d.sim.call("", "devices", false); err != nil {
+		return nil, err
+	}
+	all := make([]host.Device, len(d.sim.boards))
+	for i, b := range d.sim.boards {
+		all[i] = b
+	}
+	return all, nil
+}
+
+// board is one simulated GPU. Its caps live in the timeline; found and base are what the machine was taken up with.
+type board struct {
+	sim   *Sim
+	index int
+	model *gpuModel
+	found unit.Power
+	base  unit.Energy
+	phase time.Duration // of the counter's steps
+}
+
+func boardName(i int) string { return "gpu" + strconv.Itoa(i) }
+
+// newBoard takes a board up: at the fixture's values, or where its state file says it stood.
+func (s *Sim) newBoard(i int) (*board, error) {
+	g := &s.fix.model.GPUs[i]
+	b := &board{sim: s, index: i, model: g, found: watts(g.FoundW), base: unit.Energy(g.EnergyMJ) * unit.Millijoule}
+	b.phase = time.Duration(mix(s.line.parts.seed^mix(uint64(i)))%uint64(cell/time.Millisecond)) * time.Millisecond
+	text, err := os.ReadFile(filepath.Join(s.dir, b.stateFile()))
+	if errors.Is(err, fs.ErrNotExist) {
+		return b, b.save(b.found)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var mw, mj int64
+	if _, err := fmt.Sscanf(string(text), boardState, &mw, &mj); err != nil {
+		return nil, fmt.Errorf("%s: %w", b.stateFile(), err)
+	}
+	b.found, b.base = unit.Power(mw)*unit.Milliwatt, unit.Energy(mj)*unit.Millijoule
+	return b, nil
+}
+
+// boardState is the content of a board's state file.
+const boardState = "limit_mw %d\nenergy_mj %d\n"
+
+func (b *board) stateFile() string { return "sim/" + boardName(b.index) }
+
+func (b *board) save(limit unit.Power) error {
+	text := fmt.Sprintf(boardState, limit/unit.Milliwatt, b.energy()/unit.Millijoule)
+	return replace(b.sim.dir, b.stateFile(), []byte(text))
+}
+
+// call counts a driver call and decides whether it comes about. It is called without the lock.
+func (s *Sim) call(uuid, call string, changes bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.enter(uuid, call, changes, func() {})
+}
+
+func (s *Sim) enter(uuid, call string, changes bool, tear func()) error {
+	name := "gpu/" + uuid + "/" + call
+	s.touch(name, name, changes)
+	if err := s.cutting(changes, tear); err != nil {
+		return err
+	}
+	return s.strike(func(f *fault) bool { return f.call != "" && f.matches(name) })
+}
+
+// ask makes one reading call of a board.
+func ask[T any](b *board, call string, f func() T) (T, error) {
+	b.sim.mu.Lock()
+	defer b.sim.mu.Unlock()
+	var v T
+	err := b.sim.enter(b.model.UUID, call, false, nil)
+	if err == nil {
+		v = f()
+	}
+	return v, err
+}
+
+func (b *board) Info() (host.GPUInfo, error) {
+	return ask(b, "info", func() host.GPUInfo {
+		return host.GPUInfo{UUID: b.model.UUID, PCI: b.model.PCI, Name: b.model.Name, VBIOS: b.model.VBIOS}
+	})
+}
+
+// stepAt returns the instant at which the board last updated its figures.
+func (b *board) stepAt(now time.Duration) time.Duration {
+	if now < b.phase {
+		return 0
+	}
+	return now - (now-b.phase)%cell
+}
+
+func (b *board) Energy() (unit.Energy, error) { return ask(b, "energy", b.energy) }
+
+// energy is the counter: whole millijoules up to the last step.
+func (b *board) energy() unit.Energy {
+	s := b.sim
+	if len(s.line.changes) == 0 {
+		return b.base // being taken up
+	}
+	now := s.now()
+	s.line.settle(now)
+	sums := s.line.until(b.stepAt(now))
+	e := s.rising(boardName(b.index), sums[s.line.parts.board(b.index)].uj)
+	return (b.base + e) / unit.Millijoule * unit.Millijoule
+}
+
+func (b *board) Power() (unit.Power, error) {
+	return ask(b, "power", func() unit.Power {
+		at, p := b.stepAt(b.sim.now()), b.sim.line.parts
+		part := p.board(b.index)
+		w := p.noisy(part, int64(at/cell), b.sim.line.drawAt(at).watts[part])
+		return w / unit.Milliwatt * unit.Milliwatt
+	})
+}
+
+func (b *board) Utilisation() (float64, error) {
+	return ask(b, "utilisation", func() float64 {
+		use := b.sim.line.drawAt(b.stepAt(b.sim.now())).use[1+b.index]
+		return float64(int(use*100+0.5)) / 100 // the driver gives whole percent
+	})
+}
+
+func (b *board) limit() unit.Power { return b.sim.line.knobsAt(b.sim.now()).caps[b.index] }
+
+func (b *board) Limit() (unit.Power, error)         { return ask(b, "limit", b.limit) }
+func (b *board) EnforcedLimit() (unit.Power, error) { return ask(b, "enforced_limit", b.limit) }
+
+func (b *board) DefaultLimit() (unit.Power, error) {
+	return ask(b, "default_limit", func() unit.Power { return watts(b.model.DefaultW) })
+}
+
+func (b *board) LimitRange() (lo, hi unit.Power, err error) {
+	_, err = ask(b, "limit_range", func() bool { return true })
+	if err != nil {
+		return 0, 0, err
+	}
+	return watts(b.model.MinW), watts(b.model.MaxW), nil
+}
+
+func (b *board) SetLimit(p unit.Power) error {
+	b.sim.mu.Lock()
+	defer b.sim.mu.Unlock()
+	tear := func() { _ = b.setLimit(p) } // one call: it happened, and nobody was told
+	if err := b.sim.enter(b.model.UUID, "set_limit", true, tear); err != nil {
+		return err
+	}
+	return b.setLimit(p)
+}
+
+func (b *board) setLimit(p unit.Power) error {
+	p = p / unit.Milliwatt * unit.Milliwatt
+	if p < watts(b.model.MinW) || p > watts(b.model.MaxW) {
+		return fmt.Errorf("power cap %v: %w", p, host.ErrOutOfRange)
+	}
+	if err := b.save(p); err != nil {
+		return err
+	}
+	k := b.sim.line.knobsAt(b.sim.now())
+	k.caps = withCap(k.caps, b.index, p)
+	b.sim.turn(k)
+	return nil
+}
+
+func (b *board) Processes() ([]int, error) {
+	return ask(b, "processes", func() []int {
+		var pids []int
+		now := b.sim.now()
+		for _, l := range b.sim.line.loads {
+			if l.device == 1+b.index && l.share > 0 && l.from <= now && now < l.to {
+				pids = append(pids, l.pid)
+			}
+		}
+		slices.Sort(pids)
+		return slices.Compact(pids)
+	})
+}
+
+// device returns the number of a device that takes loads: "cpu" or a board, as "gpu0" or by its UUID.
+func (f *Fixture) device(name string) (int, error) {
+	if name == "cpu" {
+		return 0, nil
+	}
+	names := []string{"cpu"}
+	for i, g := range f.model.GPUs {
+		if name == boardName(i) || name == g.UUID {
+			return 1 + i, nil
+		}
+		names = append(names, boardName(i))
+	}
+	return 0, fmt.Errorf("device %q: unknown to simulated host %s (allowed: %s)", name, f.Name(), strings.Join(names, ", "))
+}
+
+func deviceName(i int) string {
+	if i == 0 {
+		return "cpu"
+	}
+	return boardName(i - 1)
+}

@@ -1,0 +1,180 @@
+package hostsim
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/qunerd/quner/internal/unit"
+)
+
+// Where things lie below the directory of a simulation.
+const (
+	fixtureCopy = "sim/host.txtar"
+	loadDir     = "sim/load"
+	rateFile    = "sim/rate"
+)
+
+// ErrNoSimulation means that a directory holds no simulated machine.
+var ErrNoSimulation = errors.New("not the directory of a simulated host")
+
+// unpack writes the fixture's tree below dir, unless it is there. The copy of the fixture comes last: without it the
+// directory is no machine yet.
+func unpack(dir string, f Fixture) error {
+	old, err := os.ReadFile(filepath.Join(dir, fixtureCopy))
+	if err == nil {
+		if !bytes.Equal(old, f.source) {
+			return fmt.Errorf("%s: holds another simulated host than %s", dir, f.Name())
+		}
+		return nil
+	}
+	for _, sub := range []string{loadDir, "var", "host/sys", "host/proc", "host/etc/quner"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.files)) {
+		file := filepath.Join(dir, "host", name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(file, []byte(f.files[name]), 0o644); err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.links)) {
+		file := filepath.Join(dir, "host", name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			return err
+		}
+		// A start that was interrupted may have made it.
+		if err := os.Symlink(f.links[name], file); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return replace(dir, fixtureCopy, f.source)
+}
+
+// replace gives a file of the simulation new content such that no reader sees it empty.
+func replace(dir, name string, data []byte) error {
+	file := filepath.Join(dir, name)
+	tmp := filepath.Join(filepath.Dir(file), ".new-"+filepath.Base(file))
+	if err := os.WriteFile(tmp, data, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(tmp, file)
+}
+
+// takeUp reads the settings and counters the tree stands at.
+func (s *Sim) takeUp() error {
+	k := knobs{limits: make([]unit.Power, len(s.fix.packages))}
+	for name := range s.fix.files {
+		if attributeOf(name) == fixed {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(s.dir, "host", name))
+		if err != nil {
+			return err
+		}
+		s.settings[name] = string(data)
+	}
+	for i := range s.fix.zones {
+		z := &s.fix.zones[i]
+		text, err := os.ReadFile(filepath.Join(s.dir, "host", z.file))
+		if err != nil {
+			return err
+		}
+		if z.start, err = strconv.ParseUint(strings.TrimSpace(string(text)), 10, 63); err != nil {
+			return fmt.Errorf("%s: %w", z.file, err)
+		}
+	}
+	for i := range s.fix.curves {
+		b, err := s.newBoard(i)
+		if err != nil {
+			return err
+		}
+		s.boards = append(s.boards, b)
+		k.caps = append(k.caps, b.found)
+	}
+	s.line.changes = []change{{0, s.withSettings(k)}}
+	s.refreshLoad()
+	return nil
+}
+
+// Settings returns every setting of the machine that can be written, by name, as it stands: files of the tree, and
+// "gpu0/limit_mw" for a board's power cap.
+func (s *Sim) Settings() map[string]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := map[string]string{}
+	for name := range s.settings {
+		data, err := os.ReadFile(filepath.Join(s.dir, "host", name))
+		if err != nil {
+			data = []byte(err.Error())
+		}
+		all[name] = string(data)
+	}
+	for i, c := range s.line.knobsAt(s.now()).caps {
+		all[boardName(i)+"/limit_mw"] = strconv.FormatInt(int64(c/unit.Milliwatt), 10)
+	}
+	return all
+}
+
+// Digest returns a hash of the whole machine: names, modes and contents of its tree and the boards' caps. Only what runs
+// by itself, counters and the load's figures, is left out.
+func (s *Sim) Digest() string {
+	h := sha256.New()
+	root := filepath.Join(s.dir, "host")
+	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, file)
+		if err != nil || isCounter(rel) {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(h, "%q %v ", rel, info.Mode())
+		var data []byte
+		switch {
+		case info.Mode()&fs.ModeSymlink != 0:
+			target, err := os.Readlink(file)
+			fmt.Fprintf(h, "%q\n", target)
+			return err
+		case info.Mode().IsRegular():
+			data, err = os.ReadFile(file)
+		}
+		fmt.Fprintf(h, "%q\n", data)
+		return err
+	})
+	if err != nil {
+		return "unreadable: " + err.Error()
+	}
+	settings := s.Settings()
+	for i := range s.fix.curves {
+		fmt.Fprintf(h, "%s\n", settings[boardName(i)+"/limit_mw"])
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// isCounter reports whether a file of the tree changes by itself.
+func isCounter(name string) bool {
+	switch path.Base(name) {
+	case "energy_uj", "scaling_cur_freq":
+		return true
+	}
+	return name == "proc/loadavg" || name == "proc/uptime" || name == "proc/stat"
+}
