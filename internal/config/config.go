@@ -23,6 +23,7 @@ type Config struct {
 	Base            unit.Power    // what the rest of the machine draws beside the metered devices; moves the optimum
 	Detector        Detector
 	Limits          Limits
+	Serving         Serving
 }
 
 // Detector says when the machine counts as training.
@@ -32,16 +33,20 @@ type Detector struct {
 	Ticks int     // consecutive agreeing ticks before a switch
 }
 
-// Limits bound what callers may take.
+// Limits bound the energy windows open at once.
 type Limits struct {
-	WindowsPerUID     int // energy windows open at once
-	Windows           int
+	WindowsPerUID int
+	Windows       int
+}
+
+// Serving bounds what callers may take of the sockets.
+type Serving struct {
 	ConnectionsPerUID int // on both sockets together
-	Connections       int
-	AdminConnections  int // of Connections, kept free for the admin socket
+	Connections       int // in all
+	AdminConnections  int // of those in all, kept free for the admin socket
 	StreamsPerConn    int
 	MessageBytes      int           // of one request
-	Handshake         time.Duration // for a connection to show itself as a client
+	Handshake         time.Duration // for a new connection to show that it speaks the protocol
 	Call              time.Duration // for a call that is no stream
 	IdleConnection    time.Duration // a connection with no call on it is closed after this
 }
@@ -52,8 +57,8 @@ func Default() Config {
 		Tick:            10 * time.Second,
 		UntunedTraining: "found",
 		Detector:        Detector{GPU: 0.30, Load: 0.60, Ticks: 3},
-		Limits: Limits{
-			WindowsPerUID: 1024, Windows: 4096,
+		Limits:          Limits{WindowsPerUID: 1024, Windows: 4096},
+		Serving: Serving{
 			ConnectionsPerUID: 128, Connections: 512, AdminConnections: 16,
 			StreamsPerConn: 128, MessageBytes: 256 << 10,
 			Handshake: 5 * time.Second, Call: 30 * time.Second, IdleConnection: 10 * time.Minute,

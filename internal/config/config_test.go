@@ -72,7 +72,7 @@ call = "1m30s"
 	}
 	want := Default()
 	want.Tick, want.Base, want.Detector.Ticks = 2*time.Second, 35*unit.Watt, 5
-	want.UntunedTraining, want.Limits.Windows, want.Limits.Call = "performance", 10, 90*time.Second
+	want.UntunedTraining, want.Limits.Windows, want.Serving.Call = "performance", 10, 90*time.Second
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -185,7 +185,7 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		if c.Tick < time.Second || c.Tick > time.Minute || c.Limits.Connections <= c.Limits.AdminConnections || c.Base < 0 ||
+		if c.Tick < time.Second || c.Tick > time.Minute || c.Serving.Connections <= c.Serving.AdminConnections || c.Base < 0 ||
 			!(c.Detector.GPU > 0 && c.Detector.GPU < 1) {
 			t.Errorf("took %+v", c)
 		}

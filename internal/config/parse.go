@@ -21,8 +21,8 @@ func Parse(text []byte, name string) (Config, error) {
 	c := Default()
 	d := document{name: name, lines: linesOf(text), settings: settings(&c)}
 	d.take("", tree)
-	if c.Limits.AdminConnections >= c.Limits.Connections {
-		d.refuse("limits.admin_connections", c.Limits.AdminConnections, "less than limits.connections")
+	if c.Serving.AdminConnections >= c.Serving.Connections {
+		d.refuse("limits.admin_connections", c.Serving.AdminConnections, "less than limits.connections")
 	}
 	if len(d.errs) > 0 {
 		return Config{}, errors.Join(d.errs...)

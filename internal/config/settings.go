@@ -26,14 +26,14 @@ func settings(c *Config) map[string]setting {
 
 		"limits.windows_per_uid":        integer(&c.Limits.WindowsPerUID, 1, 65536),
 		"limits.windows":                integer(&c.Limits.Windows, 1, 65536),
-		"limits.connections_per_uid":    integer(&c.Limits.ConnectionsPerUID, 1, 65536),
-		"limits.connections":            integer(&c.Limits.Connections, 2, 65536),
-		"limits.admin_connections":      integer(&c.Limits.AdminConnections, 1, 65535),
-		"limits.streams_per_connection": integer(&c.Limits.StreamsPerConn, 1, 65536),
-		"limits.message_bytes":          integer(&c.Limits.MessageBytes, 4096, 16<<20),
-		"limits.handshake":              duration(&c.Limits.Handshake, 100*time.Millisecond, time.Minute),
-		"limits.call":                   duration(&c.Limits.Call, time.Second, 10*time.Minute),
-		"limits.idle_connection":        duration(&c.Limits.IdleConnection, time.Second, 24*time.Hour),
+		"limits.connections_per_uid":    integer(&c.Serving.ConnectionsPerUID, 1, 65536),
+		"limits.connections":            integer(&c.Serving.Connections, 2, 65536),
+		"limits.admin_connections":      integer(&c.Serving.AdminConnections, 1, 65535),
+		"limits.streams_per_connection": integer(&c.Serving.StreamsPerConn, 1, 65536),
+		"limits.message_bytes":          integer(&c.Serving.MessageBytes, 4096, 16<<20),
+		"limits.handshake":              duration(&c.Serving.Handshake, 100*time.Millisecond, time.Minute),
+		"limits.call":                   duration(&c.Serving.Call, time.Second, 10*time.Minute),
+		"limits.idle_connection":        duration(&c.Serving.IdleConnection, time.Second, 24*time.Hour),
 	}
 }
 
