@@ -7,11 +7,13 @@ import (
 
 const (
 	// leastWindows the best state has before it may be certified: one lucky window is no evidence.
-	leastWindows = 2
+	leastWindows = 3
 	// A state whose speed is within speedDoubt standard errors of the floor is measured again if the choice hangs on it,
 	// but at most to speedWindows: where exactly the floor lies is not worth the whole budget.
 	speedDoubt   = 1.5
 	speedWindows = 8
+	// fasterWindows is how many windows it may take to certify a state that is faster than the best and in the band.
+	fasterWindows = 4
 	// looks is the part of the error allowed to certificates that is spent per look: one is sought after every window.
 	looks = 0.5
 )
@@ -121,7 +123,10 @@ func (x *search) doubt() int {
 	if rival != Nothing {
 		return x.lesser(rival, best)
 	}
-	return x.speedDoubt(best)
+	if s := x.speedDoubt(best); s != Nothing {
+		return s
+	}
+	return x.fasterDoubt(best)
 }
 
 // lesser is the one of two states with fewer windows.
@@ -151,6 +156,32 @@ func (x *search) speedDoubt(best int) int {
 	return Nothing
 }
 
+// fasterDoubt is the state to measure next because a state faster than the best is in the band, and a few windows, with
+// what is estimated now, certify it.
+func (x *search) fasterDoubt(best int) int {
+	for _, s := range x.rivals(best) {
+		if !(x.fit.mean[s][qRate] > x.fit.mean[best][qRate]) || x.certified(s) {
+			continue
+		}
+		rivals := x.rivals(s)
+		t, worst, blocker, within := x.critical(len(rivals), x.fit.df), math.Inf(1), s, true
+		for _, r := range rivals {
+			d, _ := x.fit.diff(s, r, qCost)
+			v := 1/float64(max(x.fit.n[s], fasterWindows)) + 1/float64(max(x.fit.n[r], fasterWindows))
+			within = within && d+t*math.Sqrt(x.fit.s2[qCost]*v) <= math.Log1p(Band)
+			if m := x.margin(s, r, len(rivals)); m < worst {
+				worst, blocker = m, r
+			}
+		}
+		if next := x.lesser(blocker, s); within && x.fit.n[s] < leastWindows {
+			return s
+		} else if within && x.fit.n[next] < fasterWindows {
+			return next
+		}
+	}
+	return Nothing
+}
+
 // choose is the fastest allowed state that is certified; where none is, the best by estimate.
 func (x *search) choose() (state int, certified bool) {
 	if x.fit.n[x.found()] == 0 {
@@ -159,7 +190,7 @@ func (x *search) choose() (state int, certified bool) {
 	state = x.best()
 	certified = x.certified(state)
 	for s := range x.fit.n {
-		if x.allowed(s) && x.certified(s) && (!certified || x.fit.mean[s][qRate] > x.fit.mean[state][qRate]) {
+		if x.allowed(s) && x.certified(s) && (!certified || x.fit.mean[s][qRate] >= x.fit.mean[state][qRate]) {
 			state, certified = s, true
 		}
 	}

@@ -57,7 +57,7 @@ type fit struct {
 
 // driftLevel is the two-sided significance at which a drift is believed. Taking out a drift that is not there costs
 // precision, leaving one in that is there biases the states, and the first error is the cheaper one only at a low level.
-const driftLevel = 0.01
+const driftLevel = 0.001
 
 // fitWindows fits states 0…n−1; rep maps a state to the one that stands for its group.
 func fitWindows(ws []window, rep []int) fit {
@@ -108,11 +108,12 @@ func (f *fit) detrend(sxx float64, sxy, syy figures) {
 	if f.df < 2 || sxx == 0 {
 		return
 	}
-	limit, shown := tQuantile(1-driftLevel/2, f.df-1), false
+	f.df-- // looking for the drift costs it, found or not
+	limit, shown := tQuantile(1-driftLevel/2, f.df), false
 	var slope, rest figures
 	for q := range slope {
 		slope[q] = sxy[q] / sxx
-		rest[q] = max(0, syy[q]-sxy[q]*slope[q]) / (f.df - 1)
+		rest[q] = max(0, syy[q]-sxy[q]*slope[q]) / f.df
 	}
 	for _, q := range [...]quantity{qRate, qWatts} {
 		shown = shown || math.Abs(slope[q]) > limit*math.Sqrt(rest[q]/sxx)
@@ -121,7 +122,6 @@ func (f *fit) detrend(sxx float64, sxy, syy figures) {
 		return
 	}
 	f.sxx, f.s2 = sxx, rest
-	f.df--
 	for s, n := range f.n {
 		for q := range slope {
 			if n > 0 {

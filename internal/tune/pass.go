@@ -9,8 +9,10 @@ import (
 const (
 	// flatSpread: the ends of an axis whose power differs by less → the lever does nothing for this workload.
 	flatSpread = 0.05
-	// samePower: states whose power differs by less are one state, if their speed and their cost do not speak against it.
+	// samePower: states whose power differs by less are one state, unless their speed (by as much) or their cost
+	// (by alike standard errors) speaks against it.
 	samePower = 0.015
+	alike     = 1.5 // standard errors of cost
 	// bump is how far real curves stray from rising power and rising speed; what is concluded from that order without a
 	// window must hold by more.
 	bump = 0.05
@@ -117,7 +119,7 @@ func (x *search) merge() {
 		power, _ := x.fit.diff(x.top, s, qDevice)
 		speed, _ := x.fit.diff(x.top, s, qRate)
 		cost, se := x.fit.diff(x.top, s, qCost)
-		if math.Abs(power) < samePower && math.Abs(speed) < samePower && math.Abs(cost) <= se {
+		if math.Abs(power) < samePower && math.Abs(speed) < samePower && math.Abs(cost) <= alike*se {
 			for m := s; m < x.top; m++ {
 				x.rep[m] = x.top
 			}

@@ -127,7 +127,7 @@ func (x *search) state(s int) StateResult {
 	if x.fit.n[x.found()] > 0 {
 		r.Allowed = x.allowed(rep)
 		d, _ := x.fit.diff(rep, x.best(), qCost)
-		r.InBand = r.Allowed && d <= math.Log1p(Band)
+		r.InBand = r.Allowed && !x.noEnergy && d <= math.Log1p(Band)
 		r.Certified = r.Allowed && !x.flat && !x.noEnergy && x.certified(rep)
 	}
 	return r

@@ -135,6 +135,9 @@ func (o Options) withDefaults(axes []Axis) (Options, error) {
 	if o.MaxWindows == 0 {
 		o.MaxWindows = 40 * len(axes)
 	}
+	if o.MaxWindows < 0 {
+		return o, fmt.Errorf("budget of %d windows: negative", o.MaxWindows)
+	}
 	o.Repeats = max(o.Repeats, 2)
 	if len(axes) == 0 {
 		return o, fmt.Errorf("sweep: no axis")
