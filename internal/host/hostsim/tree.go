@@ -22,6 +22,7 @@ import (
 const (
 	fixtureCopy = "sim/host.txtar"
 	loadDir     = "sim/load"
+	spareDir    = "sim/spare"
 	rateFile    = "sim/rate"
 )
 
@@ -38,7 +39,7 @@ func unpack(dir string, f Fixture) error {
 		}
 		return nil
 	}
-	for _, sub := range []string{loadDir, "var", "host/sys", "host/proc", "host/etc/quner"} {
+	for _, sub := range []string{loadDir, spareDir, "var", "host/sys", "host/proc", "host/etc/quner"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
 			return err
 		}
@@ -63,16 +64,6 @@ func unpack(dir string, f Fixture) error {
 		}
 	}
 	return replace(dir, fixtureCopy, f.source)
-}
-
-// replace gives a file of the simulation new content such that no reader sees it empty.
-func replace(dir, name string, data []byte) error {
-	file := filepath.Join(dir, name)
-	tmp := filepath.Join(filepath.Dir(file), ".new-"+filepath.Base(file))
-	if err := os.WriteFile(tmp, data, 0o644); err != nil {
-		return err
-	}
-	return os.Rename(tmp, file)
 }
 
 // takeUp reads the settings and counters the tree stands at.
@@ -130,7 +121,7 @@ func (s *Sim) Settings() map[string]string {
 	return all
 }
 
-// Digest returns a hash of the whole machine: names, modes and contents of its tree and the boards' caps. Only what runs
+// Digest returns a hash of the whole machine: names, kinds and contents of its tree and the boards' caps. Only what runs
 // by itself, counters and the load's figures, is left out.
 func (s *Sim) Digest() string {
 	h := sha256.New()
@@ -147,7 +138,7 @@ func (s *Sim) Digest() string {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(h, "%q %v ", rel, info.Mode())
+		fmt.Fprintf(h, "%q %v ", rel, info.Mode().Type())
 		var data []byte
 		switch {
 		case info.Mode()&fs.ModeSymlink != 0:
