@@ -50,14 +50,14 @@ func (f *machineFlags) open() (*machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &machine{name: fixture.Name}
+	m := &machine{name: fixture.Name()}
 	dir := f.dir
 	if dir == "" {
 		if dir, err = os.MkdirTemp("", "quner-sim-"); err != nil {
 			return nil, err
 		}
 		m.remove = dir
-	} else if dir, err = emptyDir(dir); err != nil {
+	} else if dir, err = simulationDir(dir); err != nil {
 		return nil, err
 	}
 	if m.sim, err = hostsim.New(dir, fixture, hostsim.Options{Seed: f.seed}); err != nil {
@@ -67,8 +67,9 @@ func (f *machineFlags) open() (*machine, error) {
 	return m, nil
 }
 
-// emptyDir makes a directory to simulate in, and refuses one that holds anything: the simulation writes all over it.
-func emptyDir(dir string) (string, error) {
+// simulationDir makes a directory to simulate in. One that holds a simulated machine is taken up as it stands; one that
+// holds anything else is refused, since the simulation writes all over it.
+func simulationDir(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return "", err
@@ -77,11 +78,11 @@ func emptyDir(dir string) (string, error) {
 		return "", err
 	}
 	names, err := os.ReadDir(dir)
-	if err != nil {
-		return "", err
+	if err != nil || len(names) == 0 {
+		return dir, err
 	}
-	if len(names) > 0 {
-		return "", hinted{fmt.Errorf("%s: not empty: %w", dir, fs.ErrExist), "name a directory that is empty or does not exist"}
+	if _, err := hostsim.Open(dir, hostsim.Options{}); err != nil {
+		return "", hinted{fmt.Errorf("%s: not empty, and %w", dir, err), "name a directory that is empty or does not exist"}
 	}
 	return dir, nil
 }

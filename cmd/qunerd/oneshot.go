@@ -108,9 +108,9 @@ func stateHost() (*host.Host, error) {
 	if dir == "" {
 		return host.Real("/", host.NVML("")), nil
 	}
-	sim, err := hostsim.Reopen(dir)
+	sim, err := hostsim.Open(dir, hostsim.Options{})
 	if err != nil {
-		return nil, fmt.Errorf("QUNER_SOCKET: %w", err)
+		return nil, hinted{fmt.Errorf("QUNER_SOCKET: %w", err), "unset QUNER_SOCKET to work on this machine"}
 	}
 	return sim.Host(), nil
 }
@@ -146,7 +146,7 @@ func examine(ctx context.Context, out, log io.Writer, m *machine, asJSON bool) e
 	defer closeGPUs()
 	found, missing := levers.Discover(ctx, m.Host)
 	quiet := newLog(log, slog.LevelWarn, false)
-	sensors, err := meter.New(ctx, m.Host, config.Default().Meter(), quiet)
+	sensors, err := meter.New(ctx, m.Host, meter.Options{}, quiet)
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func (d *Daemon) SetMode(ctx context.Context, c Caller, change ModeChange) (Appl
 			d.log.Error("mode", "err", saved)
 		}
 		if s.sweep == nil {
-			s.profile = profileOf(s.mode.Mode, s.detector.Current())
+			s.profile = profileOf(s.mode.Mode, s.detector.Profile())
 			out.Writes, err = d.apply(ctx, s)
 		}
 		out.Profile, out.Source, out.Mode = s.profile, s.source, s.mode
@@ -69,8 +69,8 @@ func (s *state) nextMode(c Caller, change ModeChange) (profiles.ModeState, error
 // planMode works out the writes of a change of mode without making any.
 func (d *Daemon) planMode(ctx context.Context, s *state, next profiles.ModeState, out *Applied) error {
 	mode, profile := s.mode, s.profile
-	s.mode, s.profile = next, profileOf(next.Mode, s.detector.Current())
-	point, source := d.target(s)
+	s.mode, s.profile = next, profileOf(next.Mode, s.detector.Profile())
+	point, source := d.target(ctx, s)
 	out.Profile, out.Source, out.Mode = s.profile, source, next
 	s.mode, s.profile = mode, profile
 	var err error
@@ -138,7 +138,7 @@ func (d *Daemon) Rollback(ctx context.Context) (string, error) {
 	return script, err
 }
 
-// Points returns the cached tuned points with what this host makes of them.
+// Points returns the cached tuned points, and the fingerprint of this host to judge them by.
 func (d *Daemon) Points(ctx context.Context) ([]profiles.TunedPoint, profiles.Fingerprint, error) {
 	var all []profiles.TunedPoint
 	var print profiles.Fingerprint
@@ -153,10 +153,21 @@ func (d *Daemon) Points(ctx context.Context) ([]profiles.TunedPoint, profiles.Fi
 func (d *Daemon) Forget(ctx context.Context, c Caller, ids []string, all, dryRun bool) ([]profiles.TunedPoint, error) {
 	var gone []profiles.TunedPoint
 	err := d.do(ctx, func(s *state) error {
+		if all {
+			ids = nil
+			for _, p := range s.points.All() {
+				ids = append(ids, p.ID)
+			}
+		}
+		forget := s.points.Forget
+		if dryRun {
+			forget = s.points.Find
+		}
 		var err error
-		if gone, err = s.points.Forget(ids, all, dryRun); err != nil || dryRun || len(gone) == 0 {
+		if gone, err = forget(ids...); err != nil || dryRun || len(gone) == 0 {
 			return err
 		}
+		d.log.Info("points forgotten", "uid", c.UID, "count", len(gone))
 		if s.sweep == nil {
 			_, err = d.apply(ctx, s)
 		}

@@ -67,12 +67,12 @@ type state struct {
 	modes    *profiles.ModeStore
 	mode     profiles.ModeState
 	print    profiles.Fingerprint
+	driver   profiles.Driver
 	sample   profiles.Sample
 
 	profile profiles.Profile // in force
 	source  PointSource
 	point   levers.Point // in force; the empty point is the host as found
-	notes   map[string]string
 	sweep   *lease
 	tuned   TuneState
 
@@ -92,9 +92,9 @@ func New(ctx context.Context, h *host.Host, cfg config.Config, opts Options, log
 		requests: make(chan request), ready: make(chan struct{}), ended: make(chan struct{}),
 	}
 	s := &state{
-		detector: profiles.NewDetector(cfg.Thresholds(), cfg.Hysteresis),
-		degraded: map[string]string{}, notes: map[string]string{},
-		started: time.Now(), source: PointFound, asleep: h.Asleep(),
+		detector: profiles.NewDetector(profiles.Thresholds(cfg.Detector)),
+		degraded: map[string]string{},
+		started:  time.Now(), source: PointFound, asleep: h.Asleep(),
 	}
 	if err := h.GPUs.Open(ctx); err != nil {
 		s.degraded["gpu"] = err.Error()
@@ -109,31 +109,33 @@ func New(ctx context.Context, h *host.Host, cfg config.Config, opts Options, log
 		log.Error("no lever will be moved", "err", err)
 	}
 	s.bank = bank
-	if d.meter, err = meter.New(ctx, h, cfg.Meter(), log); err != nil {
+	if d.meter, err = meter.New(ctx, h, MeterOptions(cfg), log); err != nil {
 		return nil, err
 	}
-	if err := s.load(h, log); err != nil {
-		return nil, err
-	}
+	s.load(h, log)
 	d.base = s
 	d.publish(s)
 	return d, nil
 }
 
-// load takes up what an earlier daemon left: points, mode. What cannot be read is set aside by its store and said.
-func (s *state) load(h *host.Host, log *slog.Logger) error {
+// load takes up what an earlier daemon left: points, mode. A file that cannot be trusted is set aside by its store; a
+// directory that cannot be read costs the memory, not the service.
+func (s *state) load(h *host.Host, log *slog.Logger) {
 	var err error
-	if s.points, err = profiles.OpenStore(h, log); err != nil {
-		s.degraded["points"] = err.Error()
+	if s.points, err = profiles.OpenStore(h.Var, log); err != nil {
+		s.degraded["points"] = fmt.Sprintf("tuned points are not read: %v", err)
 	}
-	if s.modes, err = profiles.OpenModeStore(h, log); err != nil {
-		s.degraded["mode"] = err.Error()
+	s.modes = profiles.NewModeStore(h.Var, log)
+	if s.mode, err = s.modes.Load(); err != nil {
+		s.degraded["mode"] = fmt.Sprintf("the mode is not read: %v", err)
 	}
-	s.mode = s.modes.State()
-	if s.print, err = profiles.TakeFingerprint(h); err != nil {
-		return fmt.Errorf("fingerprint: %w", err)
-	}
-	return nil
+	s.print = profiles.FingerprintOf(h)
+	s.driver = profiles.DriverOf(h)
+}
+
+// MeterOptions are the meter's limits as the owner configured them.
+func MeterOptions(cfg config.Config) meter.Options {
+	return meter.Options{MaxWindows: cfg.Limits.Windows, MaxPerOwner: cfg.Limits.WindowsPerUID}
 }
 
 // Meter returns the daemon's meter: the hot path that needs no loop.
@@ -150,7 +152,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	d.tick(ctx, s)
 	d.opts.Notify("READY=1")
 	close(d.ready)
-	ticker := time.NewTicker(d.cfg.Tick.Duration())
+	ticker := time.NewTicker(d.cfg.Tick)
 	defer ticker.Stop()
 	for {
 		pause := pauseEnd(s.mode)

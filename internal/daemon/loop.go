@@ -13,19 +13,22 @@ import (
 // resumeGap is how much the time asleep must have grown for the machine to have been suspended between two ticks.
 const resumeGap = 5 * time.Second
 
+// sampleAge lets the detector share the board visit that the meter has just made.
+const sampleAge = time.Second
+
 // tick is the heart of the loop: sample, decide, apply on a change, publish.
 func (d *Daemon) tick(ctx context.Context, s *state) {
 	d.noticeResume(s)
 	d.meter.Tick(ctx)
-	s.sample = profiles.TakeSample(ctx, d.host)
-	proposed, changed := s.detector.Step(s.sample)
+	s.sample = profiles.TakeSample(ctx, d.host, sampleAge)
+	proposed, changed := s.detector.Add(s.sample)
 	switch {
 	case s.sweep != nil:
 		// The sweep's own load moves the detector; it holds the levers until it ends.
-	case s.mode.Mode == profiles.ModeAuto && (changed || s.profile == profiles.Unknown):
+	case s.mode.Mode == profiles.ModeAuto && changed:
 		d.enter(ctx, s, proposed)
 	case s.profile == profiles.Unknown:
-		d.enter(ctx, s, proposed)
+		d.enter(ctx, s, proposed) // the first sample decides alone
 	}
 	d.publish(s)
 	d.opts.Notify("WATCHDOG=1")
@@ -67,20 +70,31 @@ func profileOf(m profiles.Mode, detected profiles.Profile) profiles.Profile {
 }
 
 // target is the point that the mode and the profile call for, and where it comes from.
-func (d *Daemon) target(s *state) (levers.Point, PointSource) {
+func (d *Daemon) target(ctx context.Context, s *state) (levers.Point, PointSource) {
 	if s.mode.Mode == profiles.ModeOff || s.profile == profiles.Unknown {
 		return nil, PointFound
 	}
-	source := profiles.ReadPowerSource(d.host)
-	if p, ok := s.points.Point(s.print, s.profile, "", source); ok {
+	source := profiles.PowerSource(d.host)
+	if p, ok := s.points.Point(s.print.Hard.Key(), s.profile, "", source); ok {
 		return p.Point, PointTuned
 	}
-	return profiles.Default(s.profile, s.bank.Levers(), d.cfg.UntunedTraining, source), PointDefault
+	return profiles.Default(s.profile, s.bank.Levers(), profiles.Circumstances{
+		Driver: s.driver, Source: source, Training: profiles.Untuned(d.cfg.UntunedTraining), Found: s.found(ctx),
+	}), PointDefault
+}
+
+// found is the value each lever had before quner took it.
+func (s *state) found(ctx context.Context) map[string]levers.Value {
+	all := map[string]levers.Value{}
+	for _, st := range s.bank.States(ctx) {
+		all[st.Name] = original(st)
+	}
+	return all
 }
 
 // apply brings the point that mode and profile call for into force.
 func (d *Daemon) apply(ctx context.Context, s *state) ([]levers.Write, error) {
-	point, source := d.target(s)
+	point, source := d.target(ctx, s)
 	writes, err := d.move(ctx, s, point)
 	s.source = source
 	return writes, err
@@ -117,7 +131,7 @@ func (d *Daemon) endPause(ctx context.Context, s *state) {
 		s.degraded["mode"] = err.Error()
 	}
 	if s.sweep == nil {
-		d.enter(ctx, s, s.detector.Current())
+		d.enter(ctx, s, s.detector.Profile())
 	}
 	d.publish(s)
 }

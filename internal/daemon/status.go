@@ -31,8 +31,8 @@ func (d *Daemon) publish(s *state) {
 		Levers:    s.bank.States(ctx), Missing: s.bank.Missing(),
 		Devices: d.meter.Power(),
 		Signal: Signal{
-			Sample: s.sample, Proposes: s.detector.Proposed(),
-			Agreeing: s.detector.Agreeing(), Needed: d.cfg.Hysteresis,
+			Sample: s.sample, Proposes: s.detector.Proposes(),
+			Agreeing: s.detector.Agreeing(), Needed: s.detector.Needed(),
 		},
 		Tune: s.tuned, OpenWindows: d.meter.OpenCount(),
 	}

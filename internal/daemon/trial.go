@@ -121,9 +121,9 @@ func (t *sweep) sampleOf(r meter.Result, work float64) tune.Sample {
 	return s
 }
 
-// exactWindow is the daemon's own window over every device.
+// exactWindow is the daemon's own window over every device; it takes nothing from the windows of others.
 func exactWindow(name string) meter.OpenRequest {
-	return meter.OpenRequest{Name: name, Exact: true}
+	return meter.OpenRequest{Name: name, Exact: true, Observe: true}
 }
 
 // closeExact ends the daemon's own window. The caller's command has ended, so its GPU work is complete.

@@ -114,8 +114,8 @@ func (t *sweep) begin(ctx context.Context, s *state) error {
 	if len(t.axes) == 0 {
 		return fmt.Errorf("%w: no lever to tune on this host; doctor says why", ErrRefused)
 	}
-	t.rest = t.unswept(s)
-	t.plan = TunePlan{MaxWindows: t.spec.MaxWindows, Base: d.cfg.BasePower(), Devices: d.meter.Devices()}
+	t.rest = t.unswept(ctx, s)
+	t.plan = TunePlan{MaxWindows: t.spec.MaxWindows, Base: d.cfg.Base, Devices: d.meter.Counted()}
 	if t.plan.MaxWindows == 0 {
 		t.plan.MaxWindows = windowsPerAxis * len(t.axes)
 	}
@@ -135,10 +135,10 @@ func (t *sweep) begin(ctx context.Context, s *state) error {
 const windowsPerAxis = 40
 
 // unswept is the point that the profile calls for, less what the axes move.
-func (t *sweep) unswept(s *state) levers.Point {
+func (t *sweep) unswept(ctx context.Context, s *state) levers.Point {
 	held := *s
 	held.profile = t.spec.Profile
-	point, _ := t.d.target(&held)
+	point, _ := t.d.target(ctx, &held)
 	swept := map[string]bool{}
 	for _, a := range t.axes {
 		for _, set := range a.settings[a.Found] {
@@ -186,7 +186,7 @@ func (t *sweep) end(ctx context.Context, r *TuneReport) error {
 		s.tuned.Last = time.Now()
 		var stored error
 		if r != nil {
-			s.tuned.LastVerdict = string(r.Result.Verdict)
+			s.tuned.LastVerdict = string(r.Verdict())
 			stored = t.keep(s, r)
 		}
 		_, err := t.d.apply(ctx, s)
@@ -208,12 +208,11 @@ func (t *sweep) keep(s *state, r *TuneReport) error {
 	case r.Chosen == nil:
 		r.Note = "nothing to apply"
 		return nil
-	case !r.Result.Certified:
+	case !r.Certified():
 		r.Note = "not certified, so nothing is kept"
 		return nil
 	}
-	err := s.points.Put(t.tunedPoint(s, r))
-	if err != nil {
+	if _, err := s.points.Put(t.tunedPoint(s, r)); err != nil {
 		return fmt.Errorf("the point found is not on disk and so not in force: %w", err)
 	}
 	r.Applied = true
@@ -229,8 +228,8 @@ func (t *sweep) tunedPoint(s *state, r *TuneReport) profiles.TunedPoint {
 	res := r.Result
 	return profiles.TunedPoint{
 		Profile: t.spec.Profile, Workload: t.spec.Workload, PowerSource: profiles.PowerSource(t.d.host),
-		Point: r.Chosen, Verdict: string(res.Verdict), Certified: res.Certified, Objective: res.Objective.String(),
-		Saving: res.Saving.Value, SavingHalfWidth: res.Saving.Half(), Slowdown: res.Slowdown.Value,
+		Point: r.Chosen, Verdict: string(r.Verdict()), Certified: r.Certified(), Objective: res.Objective.String(),
+		Saving: res.Saved.Value, SavingHalfWidth: (res.Saved.High - res.Saved.Low) / 2, Slowdown: res.Slowdown.Value,
 		Windows: res.Windows, Energy: r.Energy, TunedAt: time.Now(),
 		Hard: s.print.Hard.Key(), Soft: s.print.Soft.Key(),
 	}

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/qunerd/quner/internal/levers"
@@ -128,4 +129,28 @@ type TuneReport struct {
 	Energy  unit.Energy  // spent by the sweep
 	Applied bool
 	Note    string
+}
+
+// Certified reports whether the chosen state of every axis that does anything is certified.
+func (r *TuneReport) Certified() bool {
+	switch r.Verdict() {
+	case tune.Interior, tune.Edge:
+		return true
+	default:
+		return false
+	}
+}
+
+// Verdict is the least sure of the axes' verdicts; axes that are flat decide only where all are.
+func (r *TuneReport) Verdict() tune.Verdict {
+	rank := func(v tune.Verdict) int {
+		return slices.Index([]tune.Verdict{tune.Flat, tune.Interior, tune.Edge, tune.Uncertified, tune.NoEnergy}, v)
+	}
+	verdict := tune.Flat
+	for _, a := range r.Result.Axes {
+		if rank(a.Verdict) > rank(verdict) {
+			verdict = a.Verdict
+		}
+	}
+	return verdict
 }

@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -242,23 +241,35 @@ func (g *GPU) Processes(ctx context.Context) ([]int, error) {
 // SetLimit sets the power cap and returns what the board then says it is. A write that outlives its deadline returns
 // ErrHung; when it comes back after all, it is read back and told to the function given to OnLateWrite.
 func (g *GPU) SetLimit(ctx context.Context, p unit.Power) (unit.Power, error) {
-	var abandoned atomic.Bool
-	now, err := ask(ctx, g, func(dev Device) (unit.Power, error) {
-		err := dev.SetLimit(p)
-		var now unit.Power
-		if err == nil {
-			now, err = dev.Limit()
+	var w limitWrite
+	_, err := ask(ctx, g, func(dev Device) (struct{}, error) {
+		if w.err = dev.SetLimit(p); w.err == nil {
+			w.now, w.err = dev.Limit()
 		}
-		if abandoned.Load() {
-			g.tellLate(now, err)
+		if !w.fate.CompareAndSwap(pending, returned) {
+			g.tellLate(w.now, w.err)
 		}
-		return now, err
+		return struct{}{}, nil
 	})
-	if errors.Is(err, ErrHung) || ctx.Err() != nil {
-		abandoned.Store(true)
+	if err != nil && w.fate.CompareAndSwap(pending, abandoned) {
+		return 0, err
 	}
-	return now, err
+	return w.now, w.err
 }
+
+// limitWrite is a write of the cap that its asker may have to leave to itself. Whoever moves fate first decides who
+// looks after the outcome: the asker, or OnLateWrite.
+type limitWrite struct {
+	fate atomic.Int32
+	now  unit.Power
+	err  error
+}
+
+const (
+	pending int32 = iota
+	returned
+	abandoned
+)
 
 // OnLateWrite registers who hears of limit writes that came back after their deadline. It is called on the actor's
 // goroutine and must not block.

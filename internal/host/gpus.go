@@ -47,7 +47,9 @@ func (g *GPUs) Open(ctx context.Context) error {
 		g.all, g.version, g.why = a.value.boards, a.value.version, a.err
 		g.open = a.err == nil
 	case <-ctx.Done():
-		// The initialising goroutine stays behind with the library; there is no way to end it.
+		// The initialising goroutine stays behind with the library; there is no way to end it, and a second one would
+		// only hang beside it.
+		g.driver = nil
 		g.why = fmt.Errorf("GPU driver: initialise: %w", context.Cause(ctx))
 		return g.why
 	}

@@ -23,8 +23,9 @@ trap cleanup EXIT
 say() { printf '\n\033[1m== %s\033[0m\n' "$*"; }
 show() { printf '$ %s\n' "$*"; "$@"; }
 
-# Every setting of the machine: the tree less what moves by itself (energy counters, load, frequencies now).
-digest() { "$bin/qunerd" simulate-digest --dir "$QUNER_SOCKET"; }
+(cd "$top" && go build -o "$work/machine" ./test/demo/machine)
+"$work/machine" new "$host" "$QUNER_SOCKET"
+before=$("$work/machine" digest "$QUNER_SOCKET")
 
 say "1. A daemon on the simulated $host"
 echo "The commands below are the real ones; the machine is simulated, in $QUNER_SOCKET."
@@ -39,7 +40,6 @@ for _ in $(seq 100); do
 	kill -0 "$daemon" 2>/dev/null || exit 1
 	sleep 0.1
 done
-before=$(digest)
 show "$bin/qunerctl" status
 
 say "2. What this machine exposes"
@@ -47,9 +47,6 @@ show "$bin/qunerctl" doctor
 
 say "3. Find the power cap that does most work per joule for this command"
 show "$bin/qunerctl" tune --no-cpu --apply -- "$bin/qunerd" simulate-work --units 25
-echo
-echo "What the simulated board's measured curve says, with the host's other watts added:"
-"$bin/qunerd" simulate-truth --dir "$QUNER_SOCKET"
 
 say "4. What does one run of it cost now?"
 show "$bin/qunerctl" meter --idle-watts gpu=30 --work 100 --unit batch -- "$bin/qunerd" simulate-work --units 100
@@ -63,7 +60,7 @@ pid=$daemon
 kill "$pid"
 wait "$daemon" || { echo "the daemon ended with status $?"; exit 1; }
 daemon=
-after=$(digest)
+after=$("$work/machine" digest "$QUNER_SOCKET")
 echo "before  $before"
 echo "after   $after"
 if [ "$before" != "$after" ]; then
@@ -79,3 +76,7 @@ if [ ${#trace[@]} -gt 0 ]; then
 else
 	echo "(Without strace there is no record of this machine's own /sys; install it to see that none of it is written.)"
 fi
+
+say "7. Was the choice right?"
+echo "The board's measured curve, with the simulated host's other watts added and no noise; the tuner did not see this:"
+"$work/machine" truth "$QUNER_SOCKET"

@@ -1,0 +1,151 @@
+// Package crash ends a daemon at every write it makes, and shows that the machine can be put back from there.
+package crash
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/qunerd/quner/internal/config"
+	"github.com/qunerd/quner/internal/daemon"
+	"github.com/qunerd/quner/internal/host/hostsim"
+	"github.com/qunerd/quner/internal/levers"
+	"github.com/qunerd/quner/internal/profiles"
+	"github.com/qunerd/quner/internal/tune"
+)
+
+// worker runs the sweep's workload on the simulated board.
+type worker struct{ sim *hostsim.Sim }
+
+func (worker) Plan(daemon.TunePlan) error { return nil }
+func (worker) Progress(tune.Progress)     {}
+
+func (w worker) Run(ctx context.Context, r daemon.TuneRun) (float64, error) {
+	work := 0.0
+	for began := time.Now(); time.Since(began) < r.AtLeast; work++ {
+		if err := w.sim.Work(ctx, "gpu0", 25); err != nil {
+			return work, err
+		}
+	}
+	return work, nil
+}
+
+// life is a short one with every way of moving a lever in it: a start, a switch of profile, a sweep that keeps its point,
+// a pause and its end, a stop. What it comes to does not matter here; after a crash most calls fail.
+func life(ctx context.Context, sim *hostsim.Sim) {
+	cfg := config.Default()
+	cfg.UntunedTraining = "performance"
+	log := slog.New(slog.DiscardHandler)
+	d, err := daemon.New(ctx, sim.Host(), cfg, daemon.Options{Version: "test"}, log)
+	if err != nil {
+		return
+	}
+	ctx, stop := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = d.Run(ctx)
+	}()
+	<-d.Ready()
+	caller := daemon.Caller{}
+	set := func(m daemon.ModeChange) { _, _ = d.SetMode(ctx, caller, m) }
+	set(daemon.ModeChange{Mode: profiles.ModeTraining})
+	_, _ = d.Tune(ctx, daemon.TuneSpec{NoCPU: true, Apply: true, MaxSlowdown: 0.1, MaxWindows: 14, Force: true}, worker{sim})
+	set(daemon.ModeChange{Mode: profiles.ModeOff})
+	set(daemon.ModeChange{Resume: true})
+	set(daemon.ModeChange{Mode: profiles.ModeAuto})
+	stop()
+	<-ended
+	_ = d.Close()
+}
+
+// machine sets up a simulated workstation for a test.
+func machine(t *testing.T) *hostsim.Sim {
+	t.Helper()
+	f, err := hostsim.Load("workstation")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sim, err := hostsim.New(t.TempDir(), f, hostsim.Options{Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sim
+}
+
+func TestALifeWithoutACrashLeavesTheHostAsFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := machine(t)
+		before := sim.Digest()
+		life(t.Context(), sim)
+		if after := sim.Digest(); after != before {
+			t.Errorf("the host after a life is not the one before: %v", sim.Settings())
+		}
+	})
+}
+
+// TestACrashAtEveryWrite ends the process at each changing access there is, whole or torn, and restores as the service's
+// ExecStopPost does.
+func TestACrashAtEveryWrite(t *testing.T) {
+	boundaries := 0
+	synctest.Test(t, func(t *testing.T) {
+		sim := machine(t)
+		life(t.Context(), sim)
+		boundaries = sim.Boundaries()
+	})
+	if boundaries < 100 {
+		t.Fatalf("a life of %d changing accesses: too few to be the life this test means", boundaries)
+	}
+	for _, torn := range []bool{false, true} {
+		for k := 1; k <= boundaries; k++ {
+			name := fmt.Sprintf("%d of %d, torn %v", k, boundaries, torn)
+			if !crashAt(t, name, k, torn) {
+				return
+			}
+		}
+	}
+	t.Logf("%d write boundaries, each whole and torn: host put back byte for byte after every one", boundaries)
+}
+
+func crashAt(t *testing.T, name string, k int, torn bool) (ok bool) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := machine(t)
+		before := sim.Digest()
+		sim.CutAt(k, torn)
+		life(t.Context(), sim)
+		sim.Heal()
+		if err := restore(t.Context(), sim); err != nil {
+			t.Errorf("crash at %s: restore: %v", name, err)
+		}
+		if after := sim.Digest(); after != before {
+			t.Errorf("crash at %s: the host is not as found: %v", name, sim.Settings())
+		}
+		ok = !t.Failed()
+	})
+	return ok
+}
+
+// restore is what qunerd restore does.
+func restore(ctx context.Context, sim *hostsim.Sim) (err error) {
+	h := sim.Host()
+	if err := h.GPUs.Open(ctx); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, h.GPUs.Close()) }()
+	bank, err := levers.OpenBank(ctx, h, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	done, err := bank.Restore(ctx, false)
+	if err != nil {
+		return err
+	}
+	if len(done.Left) > 0 {
+		return fmt.Errorf("left: %v", done.Left)
+	}
+	return nil
+}
