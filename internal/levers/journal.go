@@ -86,15 +86,15 @@ func parseJournal(r io.Reader) (journal, error) {
 	if e.Schema < 1 {
 		return journal{}, fmt.Errorf("schema %d", e.Schema)
 	}
-	sum, err := checksum(e.Entries)
-	if err != nil {
-		return journal{}, err
+	var entries bytes.Buffer
+	if err := json.Compact(&entries, e.Entries); err != nil {
+		return journal{}, fmt.Errorf("entries: %w", err)
 	}
-	if sum != e.Checksum {
+	if checksum(entries.Bytes()) != e.Checksum {
 		return journal{}, errors.New("checksum does not fit the entries")
 	}
 	j := journal{schema: e.Schema, generation: e.Generation}
-	if err := json.Unmarshal(e.Entries, &j.entries); err != nil {
+	if err := json.Unmarshal(entries.Bytes(), &j.entries); err != nil {
 		return journal{}, err
 	}
 	return j, j.check()
@@ -136,21 +136,15 @@ func (j journal) marshal() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	sum, err := checksum(entries)
-	if err != nil {
-		return nil, err
-	}
-	data, err := json.MarshalIndent(envelope{max(j.schema, schemaVersion), j.generation, sum, entries}, "", "  ")
+	e := envelope{max(j.schema, schemaVersion), j.generation, checksum(entries), entries}
+	data, err := json.MarshalIndent(e, "", "  ")
 	return append(data, '\n'), err
 }
 
-func checksum(entries json.RawMessage) (string, error) {
-	var tight bytes.Buffer
-	if err := json.Compact(&tight, entries); err != nil {
-		return "", fmt.Errorf("entries: %w", err)
-	}
-	sum := sha256.Sum256(tight.Bytes())
-	return "sha256:" + hex.EncodeToString(sum[:]), nil
+// checksum is of entries without space.
+func checksum(entries []byte) string {
+	sum := sha256.Sum256(entries)
+	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
 // plainEntry is an entry without its methods: the fields this version knows.
