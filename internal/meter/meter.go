@@ -2,46 +2,277 @@ package meter
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"log/slog"
+	"path"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/qunerd/quner/internal/host"
+	"github.com/qunerd/quner/internal/unit"
 )
 
 // Meter owns the energy counters of one host. Its methods are safe for concurrent use.
 type Meter struct {
-	host *host.Host
-	opts Options
-	log  *slog.Logger
+	host    *host.Host
+	opts    Options
+	log     *slog.Logger
+	began   time.Time // the grid of heartbeats starts here
+	devices []*device // in the order they are read; fixed
+	psys    *device   // nil where the platform has no counter
+	dies    []*dies
+	sensors []Sensor // as found; readings may add a reason
+	power   atomic.Pointer[[]DevicePower]
+	wake    chan struct{} // a first window has opened
+
+	mu        sync.Mutex // over what follows, held for microseconds
+	windows   map[string]*Window
+	owned     map[uint32]int
+	open      int // windows, also those not yet or no longer in the map
+	condition string
+	changes   int // of the condition
 }
 
 // New finds the host's energy counters; a host with none is fine. The GPUs must have been opened.
 func New(ctx context.Context, h *host.Host, o Options, log *slog.Logger) (*Meter, error) {
-	return &Meter{host: h, opts: o.withDefaults(), log: log}, nil
+	m := &Meter{
+		host: h, opts: o.withDefaults(), log: log, began: time.Now(), wake: make(chan struct{}, 1),
+		windows: map[string]*Window{}, owned: map[uint32]int{},
+	}
+	if err := m.findCPU(); err != nil {
+		return nil, err
+	}
+	m.findGPUs(ctx)
+	for _, d := range m.all() {
+		if err := d.sample(ctx, 0); err != nil {
+			return nil, err
+		}
+		d.reported = d.line.stamp()
+	}
+	m.compareDies(ctx)
+	m.publish()
+	return m, nil
+}
+
+func (m *Meter) findCPU() error {
+	zones, err := findZones(m.host.Sys)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		m.log.Warn("CPU energy counters cannot be listed", "err", err)
+	}
+	for _, z := range zones {
+		s := Sensor{Name: z.device, Label: z.label, Backend: RAPL, Detail: z.dir}
+		switch z.role {
+		case contained:
+			s.Reason = ReasonContained
+		case twin:
+			s.Reason = ReasonTwin
+		case whole:
+			s.Reason = ReasonPlatform
+			m.psys = m.newZone(z)
+		case counts:
+			s.Counted = true
+			m.devices = append(m.devices, m.newZone(z))
+		}
+		m.sensors = append(m.sensors, s)
+	}
+	if len(m.devices) == 0 {
+		detail := "no package below /sys/class/powercap has an energy counter"
+		if err != nil {
+			detail = err.Error()
+		}
+		m.sensors = append(m.sensors, Sensor{Name: "cpu", Label: "CPU", Backend: NoBackend, Reason: ReasonNoPowercap, Detail: detail})
+	}
+	m.dies = pairDies(m.devices)
+	return nil
+}
+
+func (m *Meter) newZone(z zone) *device {
+	kind := "cpu"
+	if z.role == whole {
+		kind = "platform"
+	}
+	d := &device{
+		name: z.device, label: z.label, kind: kind, backend: RAPL, period: raplPeriod, limit: z.limit,
+		grain:  max(1, z.span>>32),
+		source: &zoneCounter{sys: m.host.Sys, name: path.Join(powercap, z.dir, "energy_uj")},
+	}
+	return m.prepare(d, z.span)
+}
+
+func (m *Meter) findGPUs(ctx context.Context) {
+	gpus := m.host.GPUs.All()
+	for _, gpu := range gpus {
+		b := newBoard(m.host.Sys, gpu)
+		d := m.prepare(&device{
+			name: "gpu/" + gpu.Info().UUID, label: gpu.Info().Name, kind: "gpu", backend: NVMLCounter,
+			source: b, board: b, period: nvmlPeriod, grain: 1000, limit: b.limit(),
+		}, 0)
+		m.devices = append(m.devices, d)
+		m.sensors = append(m.sensors, Sensor{Name: d.name, Label: d.label, Backend: d.backend, Counted: true, Detail: gpu.Info().PCI})
+	}
+	if len(gpus) > 0 {
+		return
+	}
+	s := Sensor{Name: "gpu", Label: "GPU", Backend: NoBackend, Reason: ReasonNoGPU}
+	if why := m.host.GPUs.Why(); why != nil {
+		s.Detail = why.Error()
+	}
+	m.sensors = append(m.sensors, s)
+}
+
+// prepare gives a device its gate and its rule.
+func (m *Meter) prepare(d *device, span unit.Energy) *device {
+	d.gate = make(gate, 1)
+	d.asleep = m.host.Asleep
+	d.line.counter = counter{span: span, limit: d.limit}
+	d.line.marks = []*stamp{&d.tick, &d.reported}
+	d.power = DevicePower{Device: d.name, Label: d.label, Backend: d.backend, Reason: ReasonShortWindow}
+	return d
+}
+
+// all returns the devices and the platform, which is read like one.
+func (m *Meter) all() []*device {
+	if m.psys == nil {
+		return m.devices
+	}
+	return append(slices.Clip(m.devices), m.psys)
 }
 
 // Run reads every source at each heartbeat while a window is open, until ctx ends. At rest no timer runs.
-func (m *Meter) Run(ctx context.Context) error { <-ctx.Done(); return nil }
+func (m *Meter) Run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-m.wake:
+		}
+		for m.OpenCount() > 0 {
+			if !m.awaitBeat(ctx) {
+				return nil
+			}
+			m.beat(ctx)
+		}
+	}
+}
+
+// awaitBeat waits for the next point of a grid that no window's opening can shift: a stranger could else choose when CPU
+// counters are read.
+func (m *Meter) awaitBeat(ctx context.Context) bool {
+	timer := time.NewTimer(m.opts.Heartbeat - time.Since(m.began)%m.opts.Heartbeat)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// beat reads every source, but GPUs only where a window needs it: their counters do not wrap and they may want to sleep.
+func (m *Meter) beat(ctx context.Context) {
+	for _, d := range m.all() {
+		if d.board == nil || d.busy(ctx) {
+			m.sample(ctx, d, 0)
+		}
+	}
+	m.compare()
+}
+
+// busy reports whether a window is open on the device.
+func (d *device) busy(ctx context.Context) bool {
+	if d.enter(ctx) != nil {
+		return false
+	}
+	defer d.gate.leave()
+	return len(d.line.members) > 0
+}
+
+func (m *Meter) sample(ctx context.Context, d *device, maxAge time.Duration) {
+	if err := d.sample(ctx, maxAge); err != nil && ctx.Err() == nil {
+		m.log.Warn("energy counter is not answering", "device", d.name, "err", err)
+	}
+}
 
 // Tick reads every source that may be read, so that no wrap is missed, and renews Power.
-func (m *Meter) Tick(ctx context.Context) {}
+func (m *Meter) Tick(ctx context.Context) {
+	for _, d := range m.all() {
+		m.sample(ctx, d, time.Second)
+	}
+	m.compare()
+	m.publish()
+}
+
+// publish renews what Power returns.
+func (m *Meter) publish() {
+	all := make([]DevicePower, 0, len(m.devices))
+	for _, d := range m.devices {
+		if d.enter(context.Background()) != nil {
+			all = append(all, DevicePower{Device: d.name, Label: d.label, Backend: d.backend, Reason: ReasonHung})
+			continue
+		}
+		all = append(all, d.report())
+		d.gate.leave()
+	}
+	m.power.Store(&all)
+}
 
 // SetCondition tells the operating point in force: an opaque text. A change cuts the timeline.
-func (m *Meter) SetCondition(ctx context.Context, condition string) {}
-
-// Open begins a window.
-func (m *Meter) Open(ctx context.Context, r OpenRequest) (*Window, error) { return nil, ErrTooMany }
-
-// Window returns an open window by its id if it is the owner's; else ErrNoWindow.
-func (m *Meter) Window(id string, owner uint32) (*Window, error) { return nil, ErrNoWindow }
+func (m *Meter) SetCondition(ctx context.Context, condition string) {
+	m.mu.Lock()
+	changed := condition != m.condition
+	m.condition = condition
+	if changed {
+		m.changes++
+	}
+	m.mu.Unlock()
+	if !changed || m.OpenCount() == 0 {
+		return
+	}
+	asked := time.Now()
+	for _, d := range m.all() {
+		if d.busy(ctx) && d.enter(ctx) == nil {
+			d.read(ctx, asked)
+			d.gate.leave()
+		}
+	}
+}
 
 // OpenCount returns how many windows are open.
-func (m *Meter) OpenCount() int { return 0 }
+func (m *Meter) OpenCount() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.open
+}
 
 // Devices returns the names of the devices a window may charge.
-func (m *Meter) Devices() []string { return nil }
+func (m *Meter) Devices() []string {
+	var names []string
+	for _, d := range m.devices {
+		if !d.left.Load() {
+			names = append(names, d.name)
+		}
+	}
+	return names
+}
 
 // Power returns the mean power of each device between the last two ticks.
-func (m *Meter) Power() []DevicePower { return nil }
+func (m *Meter) Power() []DevicePower { return slices.Clone(*m.power.Load()) }
 
 // Sensors returns the passport of every energy counter, and of what is missing.
-func (m *Meter) Sensors() []Sensor { return nil }
+func (m *Meter) Sensors() []Sensor {
+	all := slices.Clone(m.sensors)
+	power := m.Power()
+	for i := range all {
+		s := &all[i]
+		j := slices.IndexFunc(power, func(p DevicePower) bool { return s.Counted && p.Device == s.Name })
+		if j < 0 || power[j].Known || power[j].Reason == ReasonShortWindow {
+			continue
+		}
+		s.Reason = power[j].Reason
+		s.Counted = s.Reason != ReasonMirrored
+	}
+	return all
+}

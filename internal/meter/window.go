@@ -1,23 +1,318 @@
 package meter
 
-import "context"
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"github.com/qunerd/quner/internal/unit"
+)
 
 // Window is a measurement that is under way. Its methods are safe for concurrent use.
-type Window struct{ id string }
+type Window struct {
+	m       *Meter
+	id      string
+	req     OpenRequest
+	opened  time.Time
+	changes int // of the condition, when it opened
+	parts   []part
+	psys    *part    // the platform beside CPU devices; nil where there is none
+	absent  []string // why a kind of device that is charged by default is not there
+
+	gate   gate // over what follows
+	ended  bool
+	stages []Stage
+	staged time.Time
+}
+
+// part is a window's place on one device. It belongs to the device's gate while the window is open.
+type part struct {
+	member
+	device  *device
+	coarse  bool          // from tick to tick
+	before  unit.Power    // drawn just before it opened
+	took    time.Duration // by the reading it opened with
+	portion float64       // of the device's energy, just after it opened
+}
+
+// Open begins a window.
+func (m *Meter) Open(ctx context.Context, r OpenRequest) (*Window, error) {
+	if r.Weight == 0 {
+		r.Weight = 1
+	}
+	if err := m.check(r); err != nil {
+		return nil, err
+	}
+	devices, absent, err := m.choose(r.Devices)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.admit(r.Owner); err != nil {
+		return nil, err
+	}
+	w := &Window{m: m, id: newID(), req: r, opened: time.Now(), gate: make(gate, 1), absent: absent}
+	w.staged = w.opened
+	w.enlist(devices)
+	for i := range w.parts {
+		if err := w.parts[i].open(ctx, w.opened); err != nil {
+			w.release(i)
+			m.dismiss(w)
+			return nil, fmt.Errorf("window %s: %s: %w", r.Name, w.parts[i].device.name, err)
+		}
+	}
+	m.mu.Lock()
+	w.changes = m.changes
+	m.windows[w.id] = w
+	m.mu.Unlock()
+	return w, nil
+}
+
+// enlist gives the window a part on each device, and one on the platform if it charges a CPU.
+func (w *Window) enlist(devices []*device) {
+	weight := int64(w.req.Weight*unitWeight + 0.5)
+	if w.req.Observe {
+		weight = 0
+	}
+	w.parts = make([]part, 0, len(devices)+1)
+	cpu := false
+	for _, d := range devices {
+		w.parts = append(w.parts, part{device: d, member: member{weight: weight}, coarse: d.board == nil && !w.req.Exact})
+		cpu = cpu || d.board == nil
+	}
+	if cpu && w.m.psys != nil {
+		w.parts = append(w.parts, part{device: w.m.psys, coarse: !w.req.Exact})
+		w.psys = &w.parts[len(w.parts)-1]
+	}
+}
+
+// charged returns the parts that make the window's sum.
+func (w *Window) charged() []part {
+	if w.psys != nil {
+		return w.parts[:len(w.parts)-1]
+	}
+	return w.parts
+}
+
+// open puts the part on its device's timeline: at a reading, or for a stranger at the sampler's next tick.
+func (p *part) open(ctx context.Context, asked time.Time) error {
+	d := p.device
+	if err := d.enter(ctx); err != nil {
+		return err
+	}
+	defer d.gate.leave()
+	if p.coarse {
+		d.waiting = append(d.waiting, p)
+		return nil
+	}
+	d.read(ctx, asked)
+	d.line.join(&p.member)
+	p.before, p.took, p.portion = d.line.power, d.took, d.line.shareOf(&p.member)
+	return nil
+}
+
+// admit counts a window that is about to open.
+func (m *Meter) admit(owner uint32) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.open >= m.opts.MaxWindows {
+		return fmt.Errorf("windows open: %d: %w", m.open, ErrTooMany)
+	}
+	if n := m.owned[owner]; n >= m.opts.MaxPerOwner {
+		return fmt.Errorf("windows open of uid %d: %d: %w", owner, n, ErrTooMany)
+	}
+	m.owned[owner]++
+	if m.open++; m.open == 1 {
+		select {
+		case m.wake <- struct{}{}:
+		default:
+		}
+	}
+	return nil
+}
+
+// dismiss forgets a window that has ended.
+func (m *Meter) dismiss(w *Window) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.windows, w.id)
+	m.open--
+	if m.owned[w.req.Owner]--; m.owned[w.req.Owner] == 0 {
+		delete(m.owned, w.req.Owner)
+	}
+}
+
+// Window returns an open window by its id if it is the owner's; else ErrNoWindow.
+func (m *Meter) Window(id string, owner uint32) (*Window, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w, ok := m.windows[id]
+	if !ok || w.req.Owner != owner {
+		return nil, ErrNoWindow
+	}
+	return w, nil
+}
 
 // ID returns 128 random bits in hex.
 func (w *Window) ID() string { return w.id }
 
-// Devices returns what the window charges.
-func (w *Window) Devices() []string { return nil }
-
-// Mark ends the current stage under this name and begins the next.
-func (w *Window) Mark(ctx context.Context, name string) (Stage, error) { return Stage{}, ErrNoWindow }
-
-// Close ends the window and says what it cost. A window that has ended is ErrNoWindow.
-func (w *Window) Close(ctx context.Context, r CloseRequest) (Result, error) {
-	return Result{}, ErrNoWindow
+func newID() string {
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // never fails, it says
+	return hex.EncodeToString(id[:])
 }
 
-// Abandon ends a window whose owner went away. It does nothing to one that has ended.
-func (w *Window) Abandon() {}
+// Devices returns what the window charges.
+func (w *Window) Devices() []string {
+	names := make([]string, 0, len(w.parts))
+	for _, p := range w.charged() {
+		names = append(names, p.device.name)
+	}
+	return names
+}
+
+// Mark ends the current stage under this name and begins the next. A device whose counter cannot be read now adds
+// nothing to the stage.
+func (w *Window) Mark(ctx context.Context, name string) (Stage, error) {
+	if !isLabel(name) {
+		return Stage{}, fmt.Errorf("stage name %q: not [A-Za-z0-9._-]{1,64}: %w", clip(name), ErrBadRequest)
+	}
+	if err := w.gate.pass(ctx); err != nil {
+		return Stage{}, fmt.Errorf("window %s: %w", w.req.Name, err)
+	}
+	defer w.gate.leave()
+	if w.ended {
+		return Stage{}, ErrNoWindow
+	}
+	if len(w.stages) >= w.m.opts.MaxStages {
+		return Stage{}, fmt.Errorf("stages of the window: %d: %w", len(w.stages), ErrTooMany)
+	}
+	asked := time.Now()
+	spans := make([]span, 0, len(w.parts))
+	for i := range w.charged() {
+		s, err := w.parts[i].mark(ctx, asked)
+		if err != nil {
+			return Stage{}, fmt.Errorf("window %s: %s: %w", w.req.Name, w.parts[i].device.name, err)
+		}
+		spans = append(spans, s)
+	}
+	s := w.stage(name, asked, spans)
+	w.stages, w.staged = append(w.stages, s), asked
+	return s, nil
+}
+
+// Close ends the window and says what it cost. A window that has ended is ErrNoWindow. With RequireSampled a figure that
+// is no measurement comes with ErrNotSampled; the window has ended all the same.
+func (w *Window) Close(ctx context.Context, r CloseRequest) (Result, error) {
+	if !amount(r.Work) {
+		return Result{}, fmt.Errorf("work %g: not an amount: %w", r.Work, ErrBadRequest)
+	}
+	if err := w.gate.pass(ctx); err != nil {
+		return Result{}, fmt.Errorf("window %s: %w", w.req.Name, err)
+	}
+	defer w.gate.leave()
+	if w.ended {
+		return Result{}, ErrNoWindow
+	}
+	w.ended = true
+	asked := time.Now()
+	ends := make([]end, len(w.parts))
+	for i := range w.parts {
+		ends[i] = w.parts[i].close(ctx, w.opened, asked)
+	}
+	w.m.dismiss(w)
+	res := w.result(r, asked, ends)
+	if r.RequireSampled && res.Method != Sampled {
+		return res, fmt.Errorf("window %s: %s: %w", w.req.Name, res.Method, ErrNotSampled)
+	}
+	return res, nil
+}
+
+// Abandon ends a window whose owner went away: nothing is read for it. It does nothing to one that has ended.
+func (w *Window) Abandon() {
+	if w.gate.pass(context.Background()) != nil {
+		return // a call on it hangs, and will end it
+	}
+	defer w.gate.leave()
+	if w.ended {
+		return
+	}
+	w.ended = true
+	w.release(len(w.parts))
+	w.m.dismiss(w)
+	w.m.log.Debug("window abandoned", "window", w.id, "name", w.req.Name, "uid", w.req.Owner,
+		"seconds", time.Since(w.opened).Seconds())
+}
+
+// release takes the first n parts off their devices.
+func (w *Window) release(n int) {
+	for i := range n {
+		p := &w.parts[i]
+		if p.device.enter(context.Background()) != nil {
+			p.device.goneLater(p)
+			continue
+		}
+		if p.joined {
+			p.device.line.pass(time.Now())
+		}
+		p.device.drop(p)
+		p.device.gate.leave()
+	}
+}
+
+func (d *device) goneLater(p *part) {
+	d.goneMu.Lock()
+	defer d.goneMu.Unlock()
+	d.gone = append(d.gone, p)
+}
+
+// span is a stretch of a device's timeline as one window sees it.
+type span struct {
+	gross   unit.Energy
+	seconds float64 // measured, that the window answers for
+}
+
+// mark ends the current stage on the device.
+func (p *part) mark(ctx context.Context, asked time.Time) (span, error) {
+	d := p.device
+	if err := d.enter(ctx); err != nil {
+		return span{}, err
+	}
+	defer d.gate.leave()
+	now := d.tick
+	if !p.coarse {
+		d.read(ctx, asked)
+		now = d.line.stamp()
+	}
+	if !p.joined {
+		return span{}, nil
+	}
+	s := span{p.member.share(p.staged, now, p.step()), p.seconds(p.staged, now)}
+	p.staged = now
+	return s, nil
+}
+
+// step is what the part's energy is rounded to: strangers see CPU energy in tenths of a joule.
+func (p *part) step() unit.Energy {
+	if p.coarse {
+		return unit.Joule / 10
+	}
+	return 1
+}
+
+// end is what a part came to.
+type end struct {
+	span
+	last    span // the stage since the last mark
+	total   unit.Energy
+	elapsed time.Duration
+	known   time.Duration // of it, measured
+	blur    time.Duration
+	gap     time.Duration
+	shared  bool
+	share   float64    // the largest share of the device's energy it had at an edge or on the whole
+	power   unit.Power // the largest mean power seen around and in it
+	took    time.Duration
+	reasons []string
+}

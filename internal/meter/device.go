@@ -1,0 +1,258 @@
+package meter
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/qunerd/quner/internal/host"
+	"github.com/qunerd/quner/internal/unit"
+)
+
+// source is an energy counter. It says when it was asked, on the monotonic clock.
+type source interface {
+	energy(context.Context) (unit.Energy, time.Time, error)
+}
+
+// device is one counter with its timeline. What is below the gate belongs to whoever has passed it.
+type device struct {
+	name    string
+	label   string
+	kind    string // "cpu", "gpu", "platform"
+	backend Backend
+	source  source
+	board   *board        // of a GPU
+	period  time.Duration // between the counter's steps
+	grain   unit.Energy   // the counter's resolution
+	limit   unit.Power    // more than it can draw
+	asleep  func() time.Duration
+	left    atomic.Bool // a mirror of another device: not counted
+
+	gate     gate
+	line     timeline
+	last     reading // the newest, good or not
+	why      string  // reason of the newest if it failed
+	took     time.Duration
+	waiting  []*part // for the sampler's next tick
+	tick     stamp   // the sampler's newest good one
+	ticked   bool
+	sampled  unit.Energy // the counter then
+	reported stamp       // where Power has got to
+	power    DevicePower
+
+	goneMu sync.Mutex
+	gone   []*part // ended while the gate was shut
+}
+
+// gate is a lock that is waited for no longer than a driver call may take. A channel, since a wait in a test's faked time
+// must let that time pass.
+type gate chan struct{}
+
+// pass takes the gate. It fails when the context ends, or when whoever is inside hangs.
+func (g gate) pass(ctx context.Context) error {
+	select {
+	case g <- struct{}{}:
+		return nil
+	default:
+	}
+	timer := time.NewTimer(host.CallTimeout + time.Second)
+	defer timer.Stop()
+	select {
+	case g <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return host.ErrHung
+	}
+}
+
+func (g gate) leave() { <-g }
+
+// enter takes the device's gate and lets go what ended while it was shut.
+func (d *device) enter(ctx context.Context) error {
+	if err := d.gate.pass(ctx); err != nil {
+		return err
+	}
+	d.goneMu.Lock()
+	gone := d.gone
+	d.gone = nil
+	d.goneMu.Unlock()
+	for _, p := range gone {
+		d.drop(p)
+	}
+	return nil
+}
+
+// read cuts the timeline with a reading that began after asked; one that another edge has made since will do.
+func (d *device) read(ctx context.Context, asked time.Time) {
+	if d.last.at.After(asked) {
+		return
+	}
+	d.take(d.source.energy(ctx))
+}
+
+// take cuts the timeline with what a source said. What is older than the newest cut adds nothing.
+func (d *device) take(e unit.Energy, at time.Time, err error) {
+	now := time.Now()
+	if at.IsZero() {
+		at = now // the board was never reached
+	}
+	if at.Before(d.line.now.at) {
+		return
+	}
+	d.last = reading{value: e, err: err, at: at, asleep: d.asleep()}
+	d.took, d.why = now.Sub(at), whyOf(err)
+	d.line.cut(d.last, d.why)
+}
+
+// sample is a tick of the sampler: with a reading, windows that may know ticks alone begin and get their newest edge. A
+// board's reading may be shared with others who look at it, if at most maxAge old.
+func (d *device) sample(ctx context.Context, maxAge time.Duration) error {
+	if err := d.enter(ctx); err != nil {
+		return err
+	}
+	defer d.gate.leave()
+	if d.board != nil && maxAge > 0 {
+		e, at, err := d.board.recent(ctx, maxAge)
+		d.take(e, at, err)
+	} else {
+		d.read(ctx, time.Now())
+	}
+	d.tock()
+	return nil
+}
+
+// tock keeps the newest cut as the sampler's, unless its energy is not known yet.
+func (d *device) tock() {
+	if d.last.err != nil || d.line.open < len(d.line.memory) || !d.line.counter.hasBase {
+		return
+	}
+	d.tick, d.ticked, d.sampled = d.line.stamp(), true, d.last.value
+	for _, p := range d.waiting {
+		d.line.join(&p.member)
+		p.before = d.line.power
+	}
+	clear(d.waiting)
+	d.waiting = d.waiting[:0]
+}
+
+// drop takes a window off the device with no figure made of it.
+func (d *device) drop(p *part) unit.Energy {
+	if !p.joined {
+		for i, w := range d.waiting {
+			if w == p {
+				d.waiting = append(d.waiting[:i], d.waiting[i+1:]...)
+				break
+			}
+		}
+		return 0
+	}
+	return d.line.leave(&p.member, d.line.stamp(), 1)
+}
+
+// report renews the mean power since the report before.
+func (d *device) report() DevicePower {
+	now := d.line.stamp()
+	stretch := now.measured - d.reported.measured
+	p := DevicePower{Device: d.name, Label: d.label, Backend: d.backend}
+	switch {
+	case d.left.Load():
+		p.Reason = ReasonMirrored
+	case d.last.err != nil:
+		p.Reason = d.why
+	case stretch >= minPowerSpan:
+		p.Known, p.Power = true, unit.Energy(now.energy.since(d.reported.energy)).Per(stretch)
+	case now.at.Sub(d.reported.at) < minPowerSpan:
+		return d.power
+	default:
+		p.Reason = ReasonGap
+	}
+	d.reported, d.power = now, p
+	return p
+}
+
+// whyOf names the reason why a counter was not read.
+func whyOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	switch host.ReasonOf(err) {
+	case host.NoPermission:
+		return ReasonPermission
+	case host.Suspended:
+		return ReasonSleeping
+	case host.Lost, host.NoDriver, host.Absent:
+		return ReasonLost
+	case host.Hung:
+		return ReasonHung
+	case host.NotSupported:
+		return ReasonNoCounter
+	}
+	return ReasonUnreadable
+}
+
+// nvmlPeriod is how often NVML's energy counter moves, 100 ms at most.
+const nvmlPeriod = 100 * time.Millisecond
+
+// boardLimit stands for 1.5 times the highest cap of a board that does not tell it.
+const boardLimit = 2 * unit.Kilowatt
+
+// board reads a GPU's counter, and leaves one that sleeps asleep.
+type board struct {
+	gpu    *host.GPU
+	status *host.File // power/runtime_status of its PCI function; nil where the kernel has none
+	mu     sync.Mutex // over status, which is read before a device's gate too
+}
+
+func newBoard(sys host.Dir, gpu *host.GPU) *board {
+	b := &board{gpu: gpu}
+	pci := strings.ToLower(gpu.Info().PCI)
+	if len(pci) > len("0000:01:00.0") {
+		pci = pci[len(pci)-len("0000:01:00.0"):] // NVML writes the domain with eight digits
+	}
+	if file, err := sys.Open("bus/pci/devices/" + pci + "/power/runtime_status"); err == nil {
+		b.status = file
+	}
+	return b
+}
+
+// sleeps reports whether the kernel has suspended the board.
+func (b *board) sleeps() bool {
+	if b.status == nil {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var buf [16]byte
+	n, err := b.status.ReadAt(buf[:])
+	return err == nil && strings.HasPrefix(string(buf[:n]), "suspend")
+}
+
+func (b *board) energy(ctx context.Context) (unit.Energy, time.Time, error) {
+	if b.sleeps() {
+		return 0, time.Now(), host.ErrSuspended
+	}
+	return b.gpu.Energy(ctx)
+}
+
+// recent is energy for those who are content with a reading others have made.
+func (b *board) recent(ctx context.Context, maxAge time.Duration) (unit.Energy, time.Time, error) {
+	if b.sleeps() {
+		return 0, time.Now(), host.ErrSuspended
+	}
+	r, err := b.gpu.Read(ctx, maxAge)
+	if err == nil {
+		err = r.EnergyErr
+	}
+	return r.Energy, r.At, err
+}
+
+func (b *board) limit() unit.Power {
+	if _, hi, err := b.gpu.LimitRange(); err == nil && hi > 0 {
+		return hi + hi/2
+	}
+	return boardLimit
+}

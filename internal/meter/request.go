@@ -1,0 +1,120 @@
+package meter
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// check says what is wrong with a request.
+func (m *Meter) check(r OpenRequest) error {
+	for _, l := range []struct {
+		what, text string
+		optional   bool
+	}{{"name", r.Name, false}, {"workload", r.Workload, true}, {"unit", r.Unit, true}} {
+		if !isLabel(l.text) && !(l.optional && l.text == "") {
+			return fmt.Errorf("%s %q: not [A-Za-z0-9._-]{1,64}: %w", l.what, clip(l.text), ErrBadRequest)
+		}
+	}
+	if !(r.Weight >= 0.001 && r.Weight <= 1000) {
+		return fmt.Errorf("weight %g: not 0.001 to 1000: %w", r.Weight, ErrBadRequest)
+	}
+	if !amount(r.HintJoulesPerUnit) {
+		return fmt.Errorf("hint of %g joules a unit: not an amount: %w", r.HintJoulesPerUnit, ErrBadRequest)
+	}
+	if err := m.checkWatts("idle_watts", r.IdleWatts); err != nil {
+		return err
+	}
+	return m.checkWatts("idle_watts_uncertainty", r.IdleWattsUncertainty)
+}
+
+// maxIdle is more than any one device draws at rest, in watts.
+const maxIdle = 1e5
+
+func (m *Meter) checkWatts(what string, watts map[string]float64) error {
+	for key, w := range watts {
+		if key != "cpu" && key != "gpu" && m.device(key) == nil {
+			return fmt.Errorf("%s: %w", what, m.unknown(key))
+		}
+		if !amount(w) || w > maxIdle {
+			return fmt.Errorf("%s of %s: %g: not a power: %w", what, key, w, ErrBadRequest)
+		}
+	}
+	return nil
+}
+
+func amount(v float64) bool { return v >= 0 && !math.IsInf(v, 0) }
+
+func (m *Meter) device(name string) *device {
+	i := slices.IndexFunc(m.devices, func(d *device) bool { return d.name == name })
+	if i < 0 {
+		return nil
+	}
+	return m.devices[i]
+}
+
+// unknown is the error for a device the host does not have.
+func (m *Meter) unknown(name string) error {
+	have := m.Devices()
+	if len(have) == 0 {
+		return fmt.Errorf("device %q: this host has none: %w", clip(name), ErrUnknownDevice)
+	}
+	return fmt.Errorf("device %q: this host has %s: %w", clip(name), strings.Join(have, ", "), ErrUnknownDevice)
+}
+
+// choose returns the devices a request means, in the order they are read, and why a kind is missing that is charged by
+// default.
+func (m *Meter) choose(names []string) (chosen []*device, absent []string, err error) {
+	if len(names) == 0 {
+		return m.byDefault()
+	}
+	for _, name := range names {
+		if name != "cpu" && name != "gpu" && m.device(name) == nil {
+			return nil, nil, m.unknown(name)
+		}
+	}
+	for _, d := range m.devices {
+		if !d.left.Load() && (slices.Contains(names, d.name) || slices.Contains(names, d.kind)) {
+			chosen = append(chosen, d)
+		}
+	}
+	for _, kind := range []string{"cpu", "gpu"} {
+		if slices.Contains(names, kind) && !slices.ContainsFunc(chosen, func(d *device) bool { return d.kind == kind }) {
+			absent = append(absent, whyNo(kind))
+		}
+	}
+	return chosen, absent, nil
+}
+
+// byDefault returns every GPU that is awake, CPU packages and dram.
+func (m *Meter) byDefault() (chosen []*device, absent []string, err error) {
+	has := map[string]bool{}
+	for _, d := range m.devices {
+		has[d.kind] = true
+		if !d.left.Load() && (d.board == nil || !d.board.sleeps()) {
+			chosen = append(chosen, d)
+		}
+	}
+	for _, kind := range []string{"cpu", "gpu"} {
+		if !has[kind] {
+			absent = append(absent, whyNo(kind))
+		}
+	}
+	return chosen, absent, nil
+}
+
+func whyNo(kind string) string {
+	if kind == "cpu" {
+		return ReasonNoPowercap
+	}
+	return ReasonNoGPU
+}
+
+// clip shortens a caller's text for an error.
+func clip(s string) string {
+	if len(s) > 80 {
+		return s[:80] + "…"
+	}
+	return s
+}
