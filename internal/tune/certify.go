@@ -8,9 +8,9 @@ import (
 const (
 	// leastWindows the best state has before it may be certified: one lucky window is no evidence.
 	leastWindows = 3
-	// A state whose speed is within speedDoubt standard errors of the floor is measured again if the choice hangs on it,
+	// A state whose speed is within speedErrors standard errors of the floor is measured again if the choice hangs on it,
 	// but at most to speedWindows: where exactly the floor lies is not worth the whole budget.
-	speedDoubt   = 1.5
+	speedErrors  = 1.5
 	speedWindows = 8
 	// fasterWindows is how many windows it may take to certify a state that is faster than the best and in the band.
 	fasterWindows = 4
@@ -58,21 +58,25 @@ func (x *search) critical(n int, df float64) float64 {
 	return tQuantile(1-(1-x.opts.Confidence)*looks/float64(max(n, 1)), df)
 }
 
-// margin is by how much (in ln of cost) the upper bound of c's cost ÷ s's stays inside the band; negative: not certain,
-// NaN or −Inf: nothing is known.
-func (x *search) margin(c, s, rivals int) float64 {
+// margin is by how much (in ln of cost) the upper bound, at the t value t, of c's cost ÷ s's stays inside the band;
+// negative: not certain, NaN or −Inf: nothing is known.
+func (x *search) margin(c, s int, t float64) float64 {
 	d, se := x.fit.diff(c, s, qCost)
-	return math.Log1p(Band) - d - x.critical(rivals, x.fit.df)*se
+	return math.Log1p(Band) - d - t*se
 }
 
 // certified tells whether the interval of c's cost against every rival's stays inside the band.
 func (x *search) certified(c int) bool {
+	if x.top == 0 && x.fit.n[c] > 0 {
+		return true // there is nothing to choose
+	}
 	if x.fit.df < 1 || x.fit.n[c] < leastWindows || x.unmeasured() > 0 {
 		return false
 	}
 	rivals := x.rivals(c)
+	t := x.critical(len(rivals), x.fit.df)
 	for _, s := range rivals {
-		if !(x.margin(c, s, len(rivals)) >= 0) {
+		if !(x.margin(c, s, t) >= 0) {
 			return false
 		}
 	}
@@ -115,8 +119,9 @@ func (x *search) doubt() int {
 		return best
 	}
 	rivals, rival, worst := x.rivals(best), Nothing, 0.0
+	t := x.critical(len(rivals), x.fit.df)
 	for _, s := range rivals {
-		if m := x.margin(best, s, len(rivals)); !(m >= worst) {
+		if m := x.margin(best, s, t); !(m >= worst) {
 			rival, worst = s, m
 		}
 	}
@@ -145,7 +150,7 @@ func (x *search) speedDoubt(best int) int {
 			continue
 		}
 		d, se := x.fit.diff(s, found, qRate)
-		if math.Abs(d-x.floor) >= speedDoubt*se {
+		if math.Abs(d-x.floor) >= speedErrors*se {
 			continue
 		}
 		cost, _ := x.fit.diff(s, best, qCost)
@@ -160,7 +165,8 @@ func (x *search) speedDoubt(best int) int {
 // what is estimated now, certify it.
 func (x *search) fasterDoubt(best int) int {
 	for _, s := range x.rivals(best) {
-		if !(x.fit.mean[s][qRate] > x.fit.mean[best][qRate]) || x.certified(s) {
+		if cost, _ := x.fit.diff(s, best, qCost); cost > math.Log1p(Band) ||
+			!(x.fit.mean[s][qRate] > x.fit.mean[best][qRate]) || x.certified(s) {
 			continue
 		}
 		rivals := x.rivals(s)
@@ -169,7 +175,7 @@ func (x *search) fasterDoubt(best int) int {
 			d, _ := x.fit.diff(s, r, qCost)
 			v := 1/float64(max(x.fit.n[s], fasterWindows)) + 1/float64(max(x.fit.n[r], fasterWindows))
 			within = within && d+t*math.Sqrt(x.fit.s2[qCost]*v) <= math.Log1p(Band)
-			if m := x.margin(s, r, len(rivals)); m < worst {
+			if m := x.margin(s, r, t); m < worst {
 				worst, blocker = m, r
 			}
 		}
@@ -208,7 +214,7 @@ func (x *search) more() int {
 	}
 	rivals := x.rivals(best)
 	first := x.unmeasured() + max(0, leastWindows-x.fit.n[best])
-	if x.fit.df < 1 { // no spread yet: one more window each tells it
+	if x.fit.df < 1 || !x.lit() { // no spread yet: one more window each tells it
 		return first + 1 + len(rivals)
 	}
 	more, df := 0, x.fit.df

@@ -55,8 +55,9 @@ type fit struct {
 	sxx  float64   // spread of time within states that the drift was fitted from; 0 if none was taken out
 }
 
-// driftLevel is the two-sided significance at which a drift is believed. Taking out a drift that is not there costs
-// precision, leaving one in that is there biases the states, and the first error is the cheaper one only at a low level.
+// driftLevel is the two-sided significance at which a drift is believed. One that is there and not seen is small beside
+// the spread and nearly falls out by the order of the windows; one that is not there and taken out makes the intervals
+// too narrow (measured: 95 % intervals hold the truth in 91 % of sweeps at 0.01, in 94 % at 0.001).
 const driftLevel = 0.001
 
 // fitWindows fits states 0…n−1; rep maps a state to the one that stands for its group.

@@ -107,6 +107,7 @@ func (x *search) run(ctx context.Context) error {
 	for _, phase := range []func(context.Context) error{x.check, x.pass, x.refine} {
 		switch err := phase(ctx); {
 		case errors.Is(err, errBudget):
+			x.noEnergy = len(x.ws) > 0 && !x.lit()
 			return nil
 		case err != nil:
 			return err

@@ -134,6 +134,21 @@ func TestNoEnergyChoosesNothing(t *testing.T) {
 	}
 }
 
+// A budget that ends in the pre-check knows already that there is no counter; one that was void throughout knows nothing.
+func TestShortBudgets(t *testing.T) {
+	c := bend(7, 3)
+	for want, sample := range map[Verdict]Sample{
+		NoEnergy:    {Work: 1, Seconds: 1},
+		Uncertified: {Work: 1, Seconds: 1, Joules: 5, Void: "thermal throttling"},
+	} {
+		r := sweepOne(t, c, func(context.Context, []int) (Sample, error) { return sample, nil }, Options{MaxWindows: 3})
+		x := r.Axes[0]
+		if x.Verdict != want || want == Uncertified && (x.Chosen != c.top() || x.MoreWindows < c.top()) {
+			t.Errorf("%s, want %s: %+v", x.Verdict, want, x)
+		}
+	}
+}
+
 func TestNoiseBeyondTheBudgetIsUncertified(t *testing.T) {
 	c := bend(9, 3)
 	const budget = 14
