@@ -21,8 +21,8 @@ const (
 // found is the state that stands for the one found.
 func (x *search) found() int { return x.rep[x.axis.Found] }
 
-// allowed tells whether a state was measured and meets the speed floor by estimate. The state found always does, unless
-// an earlier axis has spent more than all there was.
+// allowed tells whether a state was measured and meets the speed floor by estimate. The state found always does: there
+// is nothing faster to go back to.
 func (x *search) allowed(s int) bool {
 	if x.fit.n[s] == 0 {
 		return false
@@ -31,7 +31,7 @@ func (x *search) allowed(s int) bool {
 	return s == x.found() || d >= x.floor
 }
 
-// best is the allowed state of least cost by estimate, in doubt the higher one.
+// best is the allowed state of least cost by estimate, in doubt the one found.
 func (x *search) best() int {
 	best := x.found()
 	for s := range x.fit.n {

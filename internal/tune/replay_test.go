@@ -16,7 +16,7 @@ import (
 
 var (
 	replayDir   = flag.String("curves", "testdata", "directory of measured power-cap curves to replay")
-	replaySeeds = flag.Int("seeds", 12, "sweeps per curve and σ")
+	replaySeeds = flag.Int("seeds", 10, "sweeps per curve and σ")
 )
 
 // curve is a measured power-cap curve, from the lowest cap to the highest: the truth a replayed sweep has to find.
@@ -114,7 +114,7 @@ func number(t *testing.T, s string) float64 {
 	return v
 }
 
-// figures of a replay: shares 0…1, regret as a fraction.
+// score is the figures of a replay: shares 0…1, regret as a fraction.
 type score struct {
 	sweeps                                      float64
 	inBand, windows, certified, wrong, tooSlow  float64

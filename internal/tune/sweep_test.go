@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -345,67 +344,6 @@ func TestSweepRefusesNonsense(t *testing.T) {
 		}, tt.opts)
 		if err == nil {
 			t.Errorf("%s: no error", name)
-		}
-	}
-}
-
-// twoAxes is a host whose joules per work is best at (gpu 2, package 1), with the faster state 3 of the gpu in the band.
-func twoAxes(seed uint64, sigma float64) ([]Axis, Trial) {
-	gpu, cpu := bend(6, 2), bend(4, 1)
-	rng := rand.New(rand.NewPCG(seed, 2))
-	axes := []Axis{{Name: "gpu", States: gpu.label, Found: 5}, {Name: "package", States: cpu.label, Found: 3}}
-	return axes, func(_ context.Context, s []int) (Sample, error) {
-		work := math.Sqrt(gpu.rate[s[0]] * cpu.rate[s[1]])
-		return Sample{Work: 2 * work, Seconds: 2, Joules: 2 * work * gpu.cost(s[0]) * cpu.cost(s[1]) * (1 + sigma*rng.NormFloat64())}, nil
-	}
-}
-
-func TestAxesAreSearchedInTurn(t *testing.T) {
-	axes, trial := twoAxes(1, 0)
-	var seen [][]int
-	r, err := Sweep(t.Context(), axes, func(ctx context.Context, s []int) (Sample, error) {
-		seen = append(seen, s)
-		return trial(ctx, s)
-	}, Options{MaxSlowdown: ample})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !slices.Equal(r.Chosen, []int{3, 1}) || r.Note == "" {
-		t.Errorf("chosen %v, note %q", r.Chosen, r.Note)
-	}
-	second := slices.IndexFunc(seen, func(s []int) bool { return s[0] != seen[0][0] && s[1] != 3 })
-	for i, s := range seen {
-		if held := i < second && s[1] == 3 || i >= second && (s[0] == 3 || s[1] == 3); !held {
-			t.Errorf("window %d in state %v: more than one axis was moved", i, s)
-		}
-	}
-	found, _ := trial(t.Context(), []int{5, 3})
-	chosen, _ := trial(t.Context(), []int{3, 1})
-	saved := 1 - (chosen.Joules/chosen.Work)/(found.Joules/found.Work)
-	slow := 1 - chosen.Work/found.Work
-	if math.Abs(r.Saved.Value-saved) > 1e-9 || math.Abs(r.Slowdown.Value-slow) > 1e-9 {
-		t.Errorf("saved %v, slower %v; want %v, %v", r.Saved.Value, r.Slowdown.Value, saved, slow)
-	}
-	// The pay-back is the time of chosen work that saves what the sweep took.
-	rate := chosen.Work / chosen.Seconds
-	payback := r.Joules / (rate * (found.Joules/found.Work - chosen.Joules/chosen.Work))
-	if math.Abs(r.Payback/payback-1) > 1e-9 {
-		t.Errorf("payback %v s, want %v s", r.Payback, payback)
-	}
-}
-
-// What the first axis spends of the speed is not there for the second one.
-func TestSpeedFloorIsForAllAxesTogether(t *testing.T) {
-	for _, slow := range []float64{0.05, 0.1, 0.2, 0.4} {
-		axes, trial := twoAxes(1, 0)
-		r, err := Sweep(t.Context(), axes, trial, Options{MaxSlowdown: slow})
-		if err != nil {
-			t.Fatal(err)
-		}
-		found, _ := trial(t.Context(), []int{5, 3})
-		chosen, _ := trial(t.Context(), r.Chosen)
-		if chosen.Work < (1-slow)*found.Work-1e-9 {
-			t.Errorf("limit %v: chosen %v is %.3f slower", slow, r.Chosen, 1-chosen.Work/found.Work)
 		}
 	}
 }
