@@ -1,0 +1,232 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	qunerv1 "github.com/qunerd/quner/api/quner/v1"
+)
+
+// daemon answers on both sockets as qunerd does on a known machine: what qunerctl makes of it is what is tested.
+type daemon struct {
+	qunerv1.UnimplementedStatusServiceServer
+	qunerv1.UnimplementedMeterServiceServer
+	qunerv1.UnimplementedAdminServiceServer
+
+	dir     string
+	machine string // "workstation", "vm", "hostile"
+	deny    error  // what every admin call answers, if anything
+	verdict string // of a sweep
+
+	mu   sync.Mutex
+	mode *qunerv1.ModeState
+}
+
+// serve listens below dir until stop is called.
+func (d *daemon) serve() (stop func(), err error) {
+	var servers []*grpc.Server
+	var serving sync.WaitGroup
+	stop = func() {
+		for _, s := range servers {
+			s.Stop()
+		}
+		serving.Wait()
+	}
+	for _, name := range []string{"quner/quner.sock", "quner-admin/admin.sock"} {
+		path := filepath.Join(d.dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return stop, err
+		}
+		l, err := net.Listen("unix", path)
+		if err != nil {
+			return stop, err
+		}
+		s := grpc.NewServer()
+		qunerv1.RegisterStatusServiceServer(s, d)
+		qunerv1.RegisterMeterServiceServer(s, d)
+		if filepath.Base(path) == "admin.sock" {
+			qunerv1.RegisterAdminServiceServer(s, d)
+		}
+		servers = append(servers, s)
+		serving.Go(func() { _ = s.Serve(l) })
+	}
+	return stop, nil
+}
+
+// note leaves a file for the script to look at.
+func (d *daemon) note(name, format string, args ...any) {
+	_ = os.WriteFile(filepath.Join(d.dir, name), fmt.Appendf(nil, format+"\n", args...), 0o600)
+}
+
+func (d *daemon) Status(context.Context, *qunerv1.StatusRequest) (*qunerv1.StatusResponse, error) {
+	return &qunerv1.StatusResponse{Status: d.status()}, nil
+}
+
+func (d *daemon) WatchStatus(_ *qunerv1.WatchStatusRequest, to grpc.ServerStreamingServer[qunerv1.WatchStatusResponse]) error {
+	s := d.status()
+	s.TimeUnixNs = time.Date(2026, 11, 30, 12, 0, 0, 0, time.Local).UnixNano()
+	for range 2 {
+		if err := to.Send(&qunerv1.WatchStatusResponse{Status: s}); err != nil {
+			return err
+		}
+		s.Profile = qunerv1.Profile_PROFILE_IDLE
+	}
+	d.note("watched", "yes")
+	<-to.Context().Done()
+	return nil
+}
+
+func (d *daemon) Doctor(context.Context, *qunerv1.DoctorRequest) (*qunerv1.DoctorResponse, error) {
+	return doctorOf(d.machine), nil
+}
+
+func (d *daemon) ListPoints(context.Context, *qunerv1.ListPointsRequest) (*qunerv1.ListPointsResponse, error) {
+	if d.machine == "vm" {
+		return &qunerv1.ListPointsResponse{}, nil
+	}
+	return &qunerv1.ListPointsResponse{Points: tunedPoints()}, nil
+}
+
+func (d *daemon) SetMode(_ context.Context, r *qunerv1.SetModeRequest) (*qunerv1.SetModeResponse, error) {
+	if d.deny != nil {
+		return nil, d.deny
+	}
+	m := &qunerv1.ModeState{Mode: r.GetMode(), SetByUid: 1000, SetAtUnixNs: time.Now().UnixNano()}
+	if r.GetResume() {
+		m.Mode = qunerv1.Mode_MODE_AUTO
+	}
+	if r.GetPauseNs() > 0 {
+		m.UntilUnixNs = time.Now().Add(time.Duration(r.GetPauseNs())).UnixNano()
+	}
+	if !r.GetDryRun() {
+		d.mu.Lock()
+		d.mode = m
+		d.mu.Unlock()
+	}
+	return &qunerv1.SetModeResponse{Mode: m, Writes: governorWrites("powersave", "performance")}, nil
+}
+
+func (d *daemon) Apply(_ context.Context, r *qunerv1.ApplyRequest) (*qunerv1.ApplyResponse, error) {
+	if d.deny != nil {
+		return nil, d.deny
+	}
+	writes := []*qunerv1.Write{{Lever: gpuLever, From: "300000", To: "200000", Unit: "mW"}}
+	return &qunerv1.ApplyResponse{Writes: writes, Profile: qunerv1.Profile_PROFILE_TRAINING, PointSource: "tuned"}, nil
+}
+
+func (d *daemon) Restore(_ context.Context, r *qunerv1.RestoreRequest) (*qunerv1.RestoreResponse, error) {
+	if d.deny != nil {
+		return nil, d.deny
+	}
+	answer := &qunerv1.RestoreResponse{Writes: governorWrites("performance", "powersave")}
+	if !r.GetForce() {
+		answer.Left = []string{gpuLever + ": reads 250000, quner wrote 200000: somebody else has set it"}
+	}
+	return answer, nil
+}
+
+func (d *daemon) ForgetPoints(_ context.Context, r *qunerv1.ForgetPointsRequest) (*qunerv1.ForgetPointsResponse, error) {
+	if d.deny != nil {
+		return nil, d.deny
+	}
+	return &qunerv1.ForgetPointsResponse{Forgotten: tunedPoints()[:1]}, nil
+}
+
+func (d *daemon) Rollback(context.Context, *qunerv1.RollbackRequest) (*qunerv1.RollbackResponse, error) {
+	if d.machine == "hostile" {
+		return &qunerv1.RollbackResponse{Script: "echo \x1b]0;owned\x07\n"}, nil
+	}
+	return &qunerv1.RollbackResponse{Script: "echo powersave > /sys/devices/system/cpu/cpufreq/policy0/scaling_governor\nnvidia-smi -pl 300\n"}, nil
+}
+
+// Tune asks for three runs, then reports. A stream that ends before that is noted as the host put back.
+func (d *daemon) Tune(stream grpc.BidiStreamingServer[qunerv1.TuneRequest, qunerv1.TuneResponse]) (err error) {
+	if d.deny != nil {
+		return d.deny
+	}
+	defer func() {
+		if err != nil || stream.Context().Err() != nil {
+			d.note("put-back", "%v", err)
+		}
+	}()
+	first, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	start := first.GetStart()
+	if err := stream.Send(&qunerv1.TuneResponse{Message: &qunerv1.TuneResponse_Plan{Plan: tunePlan()}}); err != nil || start.GetDryRun() {
+		return err
+	}
+	d.note("start", "%s apply=%t slowdown=%g", start.GetProfile(), start.GetApply(), start.GetMaxSlowdown())
+	runs := 0.0
+	for i, state := range []string{"300 W", "200 W", "100 W"} {
+		done, err := d.trial(stream, uint32(i+1), state)
+		if err != nil {
+			return err
+		}
+		runs += done.GetWork()
+	}
+	d.note("runs", "%g", runs)
+	return stream.Send(&qunerv1.TuneResponse{Message: &qunerv1.TuneResponse_Report{Report: tuneReport(d.verdict, start.GetApply())}})
+}
+
+func (d *daemon) trial(stream grpc.BidiStreamingServer[qunerv1.TuneRequest, qunerv1.TuneResponse], n uint32, state string) (*qunerv1.RunFinished, error) {
+	run := &qunerv1.RunWorkload{Window: n, MaxWindows: 3, State: []string{state}, MinMs: 50}
+	if err := stream.Send(&qunerv1.TuneResponse{Message: &qunerv1.TuneResponse_Run{Run: run}}); err != nil {
+		return nil, err
+	}
+	answer, err := stream.Recv()
+	if err != nil {
+		return nil, err
+	}
+	done := answer.GetFinished()
+	if done.GetFailure() != "" {
+		return nil, status.Error(codes.Aborted, done.GetFailure())
+	}
+	p := &qunerv1.TuneProgress{Window: n, MaxWindows: 3, State: []string{state}, Watts: 312.4, WorkPerSecond: 0.5, JoulesPerWork: 624.8, Best: "200 W", Phase: "pass"}
+	if n == 3 {
+		p.Voided = "the cap was changed meanwhile"
+	}
+	return done, stream.Send(&qunerv1.TuneResponse{Message: &qunerv1.TuneResponse_Progress{Progress: p}})
+}
+
+func (d *daemon) Session(stream grpc.BidiStreamingServer[qunerv1.SessionRequest, qunerv1.SessionResponse]) error {
+	var opened *qunerv1.OpenWindow
+	for {
+		r, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		answer := &qunerv1.SessionResponse{Seq: r.GetSeq()}
+		switch {
+		case r.GetOpen() != nil:
+			opened = r.GetOpen()
+			if len(opened.GetDevices()) > 0 && opened.GetDevices()[0] == "nonsense" {
+				answer.Event = &qunerv1.SessionResponse_Error{Error: &qunerv1.CommandError{
+					Code: uint32(codes.InvalidArgument), Message: `device "nonsense": there is none`}}
+				break
+			}
+			d.note("opened", "%v %v", opened.GetIdleWatts(), opened.GetIdleWattsUncertainty())
+			answer.Event = &qunerv1.SessionResponse_Opened{Opened: &qunerv1.WindowOpened{Id: "1"}}
+		default:
+			answer.Event = &qunerv1.SessionResponse_Closed{Closed: windowResult(d.machine, opened, r.GetClose())}
+		}
+		if err := stream.Send(answer); err != nil {
+			return err
+		}
+	}
+}

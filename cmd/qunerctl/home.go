@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"google.golang.org/grpc"
+
+	qunerv1 "github.com/qunerd/quner/api/quner/v1"
+	"github.com/qunerd/quner/internal/unit"
+)
+
+// home is qunerctl alone: what the machine does now, and the one thing that is worth doing.
+func (a *app) home(ctx context.Context) error {
+	s, err := a.status(ctx)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return writeJSON(a.out, s)
+	}
+	if s.GetSimulated() {
+		a.out.printf("This machine is simulated: %s.\n\n", s.GetHost())
+	}
+	a.out.table(nil, a.facts(s))
+	a.out.printf("\n%s\n", a.next(s))
+	return nil
+}
+
+func (a *app) status(ctx context.Context) (*qunerv1.Status, error) {
+	answer, err := ask(ctx, a, a.reader, func(ctx context.Context, conn grpc.ClientConnInterface) (*qunerv1.StatusResponse, error) {
+		return qunerv1.NewStatusServiceClient(conn).Status(ctx, &qunerv1.StatusRequest{})
+	})
+	return answer.GetStatus(), err
+}
+
+// facts are the four lines that home and status begin with.
+func (a *app) facts(s *qunerv1.Status) [][]cell {
+	power, parts := now(s)
+	rows := [][]cell{
+		{heading("profile"), text(profileWord(s.GetProfile()) + ", " + modeWords(s.GetMode()))},
+		{heading("point"), text(pointWords(s.GetPointSource()))},
+		{heading("levers"), text(leversNow(s.GetLevers()))},
+		{heading("power"), text(power)},
+	}
+	if parts != "" {
+		rows[3][1].text += "   (" + parts + ")"
+	}
+	return rows
+}
+
+// leversNow is the operating point in one line.
+func leversNow(levers []*qunerv1.LeverState) string {
+	if len(levers) == 0 {
+		return "none on this machine; metering works without"
+	}
+	var points []string
+	for _, g := range grouped(levers, func(l *qunerv1.LeverState) string {
+		return l.GetKind() + "\x00" + l.GetValue() + l.GetUnit()
+	}) {
+		entry := kindWord(g[0].GetKind()) + " " + value(g[0].GetValue(), g[0].GetUnit())
+		if len(points) < 4 {
+			points = append(points, entry)
+		} else {
+			points[3] = "…"
+		}
+	}
+	return strings.Join(points, ", ")
+}
+
+func kindWord(kind string) string {
+	switch kind {
+	case "governor":
+		return "CPU governor"
+	case "gpu":
+		return "GPU cap"
+	case "package":
+		return "CPU package cap"
+	default:
+		return kind
+	}
+}
+
+// now sums what is charged by default and names the parts. A device that is not known is named, never counted as 0.
+func now(s *qunerv1.Status) (total, parts string) {
+	var sum unit.Power
+	var known, unknown []string
+	for _, d := range s.GetDevices() {
+		if !charged(d.GetDevice()) {
+			continue
+		}
+		if !d.GetKnown() {
+			unknown = append(unknown, deviceWord(d.GetDevice(), d.GetLabel())+" not known")
+			continue
+		}
+		sum += unit.Power(d.GetPowerUw())
+		known = append(known, deviceWord(d.GetDevice(), d.GetLabel())+" "+watts(unit.Power(d.GetPowerUw())))
+	}
+	if len(known) == 0 {
+		return "not known: no energy counter", strings.Join(unknown, ", ")
+	}
+	return watts(sum), strings.Join(append(known, unknown...), ", ")
+}
+
+// charged tells whether a device is one of those that a window charges by default; the others are contained in them
+// (core) or contain them (psys).
+func charged(device string) bool {
+	kind, rest, _ := strings.Cut(device, "/")
+	_, domain, sub := strings.Cut(rest, "/")
+	return kind == "gpu" || kind == "cpu" && strings.HasPrefix(rest, "package-") && (!sub || domain == "dram")
+}
+
+func deviceWord(device, label string) string {
+	if label != "" {
+		return label
+	}
+	return short(device)
+}
+
+// next is the one thing to do.
+func (a *app) next(s *qunerv1.Status) string {
+	do := func(why, command string) string {
+		return fmt.Sprintf("%s\n  %s", why, a.out.style(bold, command))
+	}
+	switch {
+	case s.GetTune().GetRunning():
+		return fmt.Sprintf("A sweep is running, window %d; leave the machine alone until it ends.", s.GetTune().GetWindow())
+	case len(s.GetDegraded()) > 0:
+		return do("Not all is well: "+s.GetDegraded()[0], "qunerctl doctor")
+	case s.GetMode().GetMode() == qunerv1.Mode_MODE_OFF:
+		return do("quner is paused: the host is as it was found.", "sudo qunerctl resume")
+	case len(s.GetLevers()) == 0:
+		return do("There is nothing to tune here; any command can be metered:", "qunerctl meter -- COMMAND")
+	case s.GetNeedsTune() && s.GetProfile() != qunerv1.Profile_PROFILE_IDLE:
+		return do("This machine has never been tuned for what it does now. Find its best point with your own workload:",
+			"sudo qunerctl tune --apply -- COMMAND")
+	default:
+		return do("Nothing needs doing. What does a command cost?", "qunerctl meter -- COMMAND")
+	}
+}

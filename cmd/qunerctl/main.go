@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/qunerd/quner/api/client"
+)
+
+// version is set by the linker: -ldflags '-X main.version=…'.
+var version = "dev"
+
+func main() {
+	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// app is what the verbs share: where to read and write, and the global flags.
+type app struct {
+	in       io.Reader
+	out, err *screen
+	args     []string // as typed, for hints that repeat them
+	json     bool
+	dir      string // --socket
+}
+
+// run is the whole command; it returns the exit status.
+func run(args []string, in io.Reader, out, errOut *os.File) int {
+	a := &app{in: in, out: newScreen(out), err: newScreen(errOut), args: args}
+	ctx, stop := signal.NotifyContext(context.Background(), heeded(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)...)
+	defer stop()
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exitOK
+	}
+	return a.report(cmd, err)
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "qunerctl",
+		Short: "Tune this machine for work per joule, and meter what work costs",
+		Long: `qunerctl talks to qunerd, which keeps this machine at its work-per-joule optimum
+and measures joules. Alone it shows one screen: what the machine does now.
+
+With --json each verb prints the API's message: field names as in
+api/quner/v1/*.proto, 64-bit integers as numbers, enumerations as short
+lower-case words ("training", "sampled"), an absent optional field as null.
+
+Exit codes: 0 ok, 1 error, 2 usage, 3 daemon unreachable, 4 denied,
+5 refused by policy. "meter -- CMD" exits with CMD's.`,
+		Args:          noArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return a.home(cmd.Context()) },
+		Version:       version,
+		SilenceErrors: true, SilenceUsage: true,
+	}
+	root.SetVersionTemplate("qunerctl {{.Version}}\n")
+	root.Flags().BoolP("version", "V", false, "print the version")
+	root.PersistentFlags().BoolVar(&a.json, "json", false, "print the API's message as JSON")
+	root.PersistentFlags().StringVar(&a.dir, "socket", "", "`DIR` in the place of /run, to address another daemon (also "+client.EnvSocket+")")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
+	root.AddGroup(&cobra.Group{ID: "look", Title: "Look:"}, &cobra.Group{ID: "move", Title: "Move the machine:"})
+	for _, c := range []*cobra.Command{a.doctorCmd(), a.statusCmd(), a.meterCmd(), a.pointsCmd(), a.rollbackCmd()} {
+		c.GroupID = "look"
+		root.AddCommand(c)
+	}
+	for _, c := range []*cobra.Command{a.tuneCmd(), a.profileCmd(), a.pauseCmd(), a.resumeCmd(), a.applyCmd()} {
+		c.GroupID = "move"
+		root.AddCommand(c)
+	}
+	root.AddCommand(a.versionCmd())
+	return root
+}
+
+// heeded leaves out the signals that this process was started to ignore (nohup, a shell's background job).
+func heeded(signals ...os.Signal) []os.Signal {
+	return slices.DeleteFunc(signals, signal.Ignored)
+}
+
+// screen is an output that knows whether a person looks at it.
+type screen struct {
+	io.Writer
+	tty    bool
+	colour bool
+}
+
+func newScreen(f *os.File) *screen {
+	tty := term.IsTerminal(int(f.Fd()))
+	_, noColour := os.LookupEnv("NO_COLOR")
+	return &screen{Writer: f, tty: tty, colour: tty && !noColour && os.Getenv("TERM") != "dumb"}
+}

@@ -1,0 +1,266 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/qunerd/quner/api/client"
+)
+
+// Exit codes of meter's own failures before the command starts, those of env(1) and nohup(1).
+const (
+	exitMeterFailed   = 125
+	exitNotExecutable = 126
+	exitNotFound      = 127
+)
+
+// meterTimeout bounds how long a daemon that hangs may keep a command from starting.
+const meterTimeout = 5 * time.Second
+
+// meterFlags are what meter is told beside the command.
+type meterFlags struct {
+	open   client.OpenOptions
+	close  client.CloseOptions
+	idle   string
+	output string
+}
+
+func (a *app) meterCmd() *cobra.Command {
+	f := new(meterFlags)
+	cmd := &cobra.Command{
+		Use:   "meter [flags] -- COMMAND [ARG…]",
+		Short: "Joules of a command",
+		Long: `Run COMMAND and tell on standard error what it cost in joules, as "perf stat" does.
+COMMAND keeps its standard streams and signals, and its exit status is meter's. A
+daemon that cannot be reached costs the figure, never the command. Failures before
+COMMAND starts are 125, 126 (not executable) and 127 (not found).
+
+Joules are above idle where the idle floor is given:
+  qunerctl meter --idle-watts gpu=50±2,cpu=20 --work 10000 --unit tokens -- ./generate`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return meterFailure(usagef("qunerctl meter -- COMMAND", "meter: which command?"))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return a.meter(cmd, f, args) },
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return meterFailure(err) })
+	flags := cmd.Flags()
+	flags.SetInterspersed(false)
+	flags.StringVar(&f.open.Name, "name", "", "`NAME` of the window")
+	flags.StringSliceVar(&f.open.Devices, "devices", nil, "charge these `DEVICES` (qunerctl doctor names them); default: GPUs that are awake, CPU packages, dram")
+	flags.StringVar(&f.idle, "idle-watts", "", "idle floor `gpu=50±2,cpu=20` in watts, per kind or device")
+	flags.StringVar(&f.open.Workload, "workload", "", "`NAME` of the workload")
+	flags.Float64Var(&f.close.Work, "work", 0, "amount of work that the command does, for joules per unit")
+	flags.StringVar(&f.open.Unit, "unit", "", "what work is counted in: tokens, requests")
+	flags.BoolVar(&f.close.Synced, "synced", true, "GPU work is complete when the command has ended")
+	flags.StringVarP(&f.output, "output", "o", "", "write the result to `FILE` instead of standard error")
+	return cmd
+}
+
+// meterFailure gives an error the exit code of a wrapper that could not start its command.
+func meterFailure(err error) error {
+	f := &failure{error: err, code: exitMeterFailed, hint: "qunerctl meter --help"}
+	if inner := new(failure); errors.As(err, &inner) && inner.hint != "" {
+		f.hint = inner.hint
+	}
+	return f
+}
+
+func (a *app) meter(cmd *cobra.Command, f *meterFlags, args []string) error {
+	ctx := cmd.Context()
+	var err error
+	if f.open.IdleWatts, f.open.IdleWattsPlus, err = parseIdleWatts(f.idle); err != nil {
+		return meterFailure(err)
+	}
+	if f.close.Work < 0 || math.IsNaN(f.close.Work) || math.IsInf(f.close.Work, 0) {
+		return meterFailure(fmt.Errorf("--work %g: want a positive amount", f.close.Work))
+	}
+	metered, err := a.command(args)
+	if err != nil {
+		return err
+	}
+	result, closeOutput, err := a.resultScreen(f.output)
+	if err != nil {
+		return meterFailure(err)
+	}
+	defer closeOutput()
+
+	c, err := a.meterClient(ctx)
+	if err != nil {
+		return meterFailure(err)
+	}
+	defer func() { _ = c.Close() }()
+	w, err := c.Open(ctx, f.open)
+	if err != nil {
+		said := a.classify(cmd, err)
+		return meterFailure(&failure{error: said.error, hint: "qunerctl doctor names the devices; qunerctl meter --help"})
+	}
+	status, err := runForwarding(metered)
+	measured, closeErr := w.Close(context.WithoutCancel(ctx), f.close)
+	if err != nil {
+		return meterFailure(err)
+	}
+	if closeErr != nil && measured.Cause == nil {
+		measured.Cause = closeErr
+	}
+	cleanMessage(measured.Window.ProtoReflect())
+	if a.json {
+		err = writeJSON(result, measured.Window)
+	} else {
+		a.meterPage(cmd, result, measured, args)
+	}
+	if err != nil {
+		a.err.printf("qunerctl: %s\n", clean(err.Error()))
+	}
+	if status != 0 {
+		return &failure{error: fmt.Errorf("exit status %d", status), code: status, quiet: true}
+	}
+	return nil
+}
+
+// meterClient connects to the better socket that the caller may use. It is not strict: no daemon, no figure.
+func (a *app) meterClient(ctx context.Context) (*client.Client, error) {
+	better, err := a.admin(ctx)
+	if err == nil {
+		err = better.Close()
+	}
+	return client.Dial(ctx, client.Options{Dir: a.dir, Admin: err == nil, Timeout: meterTimeout})
+}
+
+// command finds the command before anything is measured.
+func (a *app) command(args []string) (*exec.Cmd, error) {
+	path, err := exec.LookPath(args[0])
+	if err != nil {
+		f := &failure{error: fmt.Errorf("%s: %w", quote(args[0]), rootCause(err)), code: exitNotFound,
+			hint: "give the path of an executable file, or check PATH"}
+		if errors.Is(err, fs.ErrPermission) {
+			f.code = exitNotExecutable
+			f.hint = "chmod +x " + quote(args[0])
+		}
+		return nil, f
+	}
+	cmd := exec.Command(path, args[1:]...)
+	cmd.Args[0] = args[0]
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.in, a.out.Writer, a.err.Writer
+	return cmd, nil
+}
+
+// rootCause is the innermost error: what is around it repeats the name.
+func rootCause(err error) error {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err
+		}
+		err = inner
+	}
+}
+
+// resultScreen is where the result goes.
+func (a *app) resultScreen(path string) (s *screen, closeIt func(), err error) {
+	if path == "" {
+		return a.err, func() {}, nil
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_CLOEXEC, 0o666)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &screen{Writer: io.Writer(file)}, func() { _ = file.Close() }, nil
+}
+
+// runForwarding runs cmd, hands the signals it gets on to it, and returns its status as a shell would: 128+n if signal
+// n ended it. An error means that it did not start.
+func runForwarding(cmd *exec.Cmd) (status int, err error) {
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, heeded(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)...)
+	defer signal.Stop(signals)
+	if err := cmd.Start(); err != nil {
+		code := exitNotFound
+		if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENOEXEC) {
+			code = exitNotExecutable
+		}
+		return 0, &failure{error: fmt.Errorf("%s: %w", quote(cmd.Args[0]), rootCause(err)), code: code}
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // how it ended is in ProcessState
+		close(ended)
+	}()
+	for {
+		select {
+		case s := <-signals:
+			// The terminal's Ctrl-C goes to every process in the foreground: the command has it already, and a second
+			// one reads to many programs as "now at once".
+			if (s == syscall.SIGINT || s == syscall.SIGQUIT) && inForeground() {
+				continue
+			}
+			_ = cmd.Process.Signal(s)
+		case <-ended:
+			if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+				return 128 + int(ws.Signal()), nil
+			}
+			return cmd.ProcessState.ExitCode(), nil
+		}
+	}
+}
+
+// inForeground tells whether this process is in the foreground of its terminal.
+func inForeground() bool {
+	tty, err := os.OpenFile("/dev/tty", os.O_RDONLY|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false // no terminal
+	}
+	defer func() { _ = tty.Close() }()
+	group, err := unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPGRP)
+	return err == nil && group == unix.Getpgrp()
+}
+
+// parseIdleWatts reads "gpu=50±2,cpu=20": watts per kind or device, each with its ± if that is known ("+-" will do).
+func parseIdleWatts(s string) (watts, plus map[string]float64, err error) {
+	if s == "" {
+		return nil, nil, nil
+	}
+	watts, plus = make(map[string]float64), make(map[string]float64)
+	number := func(entry, s string) (float64, error) {
+		v, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(s), "W"), 64)
+		if err != nil || v < 0 || math.IsNaN(v) || math.IsInf(v, 0) {
+			return 0, fmt.Errorf("--idle-watts: %s: %s is no amount of watts (gpu=50±2,cpu=20)", quote(entry), quote(s))
+		}
+		return v, nil
+	}
+	for entry := range strings.SplitSeq(s, ",") {
+		device, amount, ok := strings.Cut(strings.TrimSpace(entry), "=")
+		if !ok || device == "" {
+			return nil, nil, fmt.Errorf("--idle-watts: %s: want DEVICE=WATTS (gpu=50±2,cpu=20)", quote(entry))
+		}
+		if _, twice := watts[device]; twice {
+			return nil, nil, fmt.Errorf("--idle-watts: %s is given twice", quote(device))
+		}
+		amount, interval, has := strings.Cut(strings.Replace(amount, "+-", "±", 1), "±")
+		if watts[device], err = number(entry, amount); err != nil {
+			return nil, nil, err
+		}
+		if has {
+			if plus[device], err = number(entry, interval); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	return watts, plus, nil
+}

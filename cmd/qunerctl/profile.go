@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+
+	qunerv1 "github.com/qunerd/quner/api/quner/v1"
+)
+
+func (a *app) profileCmd() *cobra.Command {
+	modes := map[string]qunerv1.Mode{
+		"idle": qunerv1.Mode_MODE_IDLE, "training": qunerv1.Mode_MODE_TRAINING, "auto": qunerv1.Mode_MODE_AUTO,
+	}
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use:       "profile idle|training|auto",
+		Short:     "Hold a profile by hand, or go back to automatic",
+		ValidArgs: []string{"idle", "training", "auto"},
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 || modes[args[0]] == 0 {
+				return usagef("qunerctl profile auto", "profile: want one of idle, training, auto; got %s", quoteOrNothing(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.setMode(cmd.Context(), &qunerv1.SetModeRequest{Mode: modes[args[0]], DryRun: dryRun})
+		},
+	}
+	dryRunFlag(cmd, &dryRun)
+	return cmd
+}
+
+func (a *app) pauseCmd() *cobra.Command {
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use:   "pause [DURATION]",
+		Short: "Put the host back as found; metering goes on",
+		Long: `Put the host back as found and leave it so, for DURATION (90s, 30m, 2h) or until
+"qunerctl resume". Metering goes on.`,
+		Args: atMostOne,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var d time.Duration
+			if len(args) == 1 {
+				var err error
+				if d, err = time.ParseDuration(args[0]); err != nil || d <= 0 {
+					return usagef("qunerctl pause 30m", "pause: %s is no duration (90s, 30m, 2h)", quote(args[0]))
+				}
+			}
+			return a.setMode(cmd.Context(), &qunerv1.SetModeRequest{Mode: qunerv1.Mode_MODE_OFF, PauseNs: int64(d), DryRun: dryRun})
+		},
+	}
+	dryRunFlag(cmd, &dryRun)
+	return cmd
+}
+
+func (a *app) resumeCmd() *cobra.Command {
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use:   "resume",
+		Short: "End a pause: back to the mode before it",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.setMode(cmd.Context(), &qunerv1.SetModeRequest{Resume: true, DryRun: dryRun})
+		},
+	}
+	dryRunFlag(cmd, &dryRun)
+	return cmd
+}
+
+// dryRunFlag adds the flag that every verb that moves something has.
+func dryRunFlag(cmd *cobra.Command, to *bool) {
+	cmd.Flags().BoolVar(to, "dry-run", false, "print what would be written, and write nothing")
+}
+
+func (a *app) setMode(ctx context.Context, r *qunerv1.SetModeRequest) error {
+	answer, err := ask(ctx, a, a.admin, func(ctx context.Context, conn grpc.ClientConnInterface) (*qunerv1.SetModeResponse, error) {
+		return qunerv1.NewAdminServiceClient(conn).SetMode(ctx, r)
+	})
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return writeJSON(a.out, answer)
+	}
+	m := answer.GetMode()
+	switch mode := m.GetMode(); {
+	case r.GetDryRun():
+	case mode == qunerv1.Mode_MODE_OFF && m.GetUntilUnixNs() != 0:
+		a.out.printf("Paused for %s: the host is as it was found, metering goes on.\n", span(time.Duration(r.GetPauseNs())))
+	case mode == qunerv1.Mode_MODE_OFF:
+		a.out.printf("Paused until qunerctl resume: the host is as it was found, metering goes on.\n")
+	case mode == qunerv1.Mode_MODE_AUTO:
+		a.out.printf("The profile is chosen automatically.\n")
+	default:
+		a.out.printf("The profile is held at %s until qunerctl profile auto.\n", enumWord(mode.Descriptor(), mode.Number()))
+	}
+	a.written(answer.GetWrites(), r.GetDryRun())
+	return nil
+}
+
+// written tells what was moved, or what would be.
+func (a *app) written(writes []*qunerv1.Write, dryRun bool) {
+	switch {
+	case dryRun && len(writes) == 0:
+		a.out.printf("Dry run: there is nothing to write.\n")
+	case dryRun:
+		a.out.printf("Dry run: %s, none was made.\n", plural(len(writes), "write"))
+	case len(writes) == 0:
+		a.out.printf("Nothing had to be moved.\n")
+	default:
+		a.out.printf("%s moved:\n", plural(len(writes), "lever"))
+	}
+	a.writes(writes)
+}
+
+func quoteOrNothing(args []string) string {
+	if len(args) == 0 {
+		return "nothing"
+	}
+	words := make([]string, len(args))
+	for i, w := range args {
+		words[i] = quote(w)
+	}
+	return strings.Join(words, " ")
+}

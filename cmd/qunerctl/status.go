@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	qunerv1 "github.com/qunerd/quner/api/quner/v1"
+	"github.com/qunerd/quner/internal/unit"
+)
+
+func (a *app) statusCmd() *cobra.Command {
+	var watch bool
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Profile, mode, operating point read back from the hardware, power, last sweep",
+		Long: `Profile, mode, operating point read back from the hardware, power, last sweep.
+
+With --watch the page is shown anew at each change until Ctrl-C; where the output
+is no terminal, a line is printed at each change, and with --json one object a line.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if watch {
+				return a.watch(cmd.Context())
+			}
+			s, err := a.status(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return writeJSON(a.out, s)
+			}
+			a.statusPage(s)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on showing until Ctrl-C")
+	return cmd
+}
+
+// watch shows each picture as it comes. Ctrl-C is how it is meant to end.
+func (a *app) watch(ctx context.Context) error {
+	c, err := a.reader(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }()
+	pictures, err := qunerv1.NewStatusServiceClient(cleanConn{c.Conn()}).WatchStatus(ctx, &qunerv1.WatchStatusRequest{})
+	if err != nil {
+		return err
+	}
+	for {
+		picture, err := pictures.Recv()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, io.EOF):
+			return &failure{error: errors.New("qunerd has ended"), code: exitUnreachable, hint: a.startHint()}
+		case err != nil:
+			return err
+		}
+		s := picture.GetStatus()
+		switch {
+		case a.json:
+			if err := writeJSONLine(a.out, s); err != nil {
+				return err
+			}
+		case a.out.tty:
+			a.out.printf("\x1b[H\x1b[J")
+			a.statusPage(s)
+		default:
+			power, _ := now(s)
+			a.out.printf("%s  %s  %s  %s  %s\n", time.Unix(0, s.GetTimeUnixNs()).Format(time.TimeOnly),
+				profileWord(s.GetProfile()), s.GetPointSource(), leversNow(s.GetLevers()), power)
+		}
+	}
+}
+
+func (a *app) statusPage(s *qunerv1.Status) {
+	where := ""
+	if s.GetSimulated() {
+		where = ", simulated host " + s.GetHost()
+	}
+	up := time.Unix(0, s.GetTimeUnixNs()).Sub(time.Unix(0, s.GetStartedUnixNs()))
+	a.out.printf("%s%s, up %s\n\n", a.out.style(bold, "qunerd "+s.GetVersion()), where, span(max(0, up)))
+
+	facts := a.facts(s)
+	if s.GetNeedsTune() {
+		facts[1][1].text += "; sudo qunerctl tune --apply -- COMMAND finds a better one"
+	}
+	facts[2] = []cell{heading("signal"), text(signalWords(s))}
+	power, _ := now(s)
+	facts[3][1].text = power
+	facts = append(facts, []cell{heading("sweep"), text(sweepWords(s.GetTune()))})
+	if n := int(s.GetOpenWindows()); n > 0 {
+		facts = append(facts, []cell{heading("windows"), text(plural(n, "window") + " being metered")})
+	}
+	a.out.table(nil, facts)
+	for _, d := range s.GetDegraded() {
+		a.out.printf("  %s\n", a.out.style(yellow, "not well: "+d))
+	}
+	a.leverTable(s.GetLevers())
+	a.powerTable(s.GetDevices())
+	if n := len(s.GetMissing()); n > 0 {
+		a.out.printf("\n%s\n", a.out.style(dim, plural(n, "control")+" this host does not offer: qunerctl doctor says why"))
+	}
+}
+
+// signalWords say what the detector sees and where it leans.
+func signalWords(s *qunerv1.Status) string {
+	g := s.GetSignal()
+	seen := fmt.Sprintf("GPU %.0f %%, load %.2f on %s", 100*g.GetGpuUtilisation(), g.GetLoad1(), plural(int(g.GetCpus()), "CPU"))
+	if g.GetProposes() != s.GetProfile() && g.GetNeeded() > 0 {
+		seen += fmt.Sprintf("; looks like %s (%d of %d samples)", profileWord(g.GetProposes()), g.GetAgreeing(), g.GetNeeded())
+	}
+	return seen
+}
+
+func sweepWords(t *qunerv1.TuneState) string {
+	of := ""
+	if t.GetWorkload() != "" {
+		of = " of " + t.GetWorkload()
+	}
+	switch {
+	case t.GetRunning():
+		return fmt.Sprintf("running%s, window %d", of, t.GetWindow())
+	case t.GetLastUnixNs() == 0:
+		return "none yet"
+	default:
+		return fmt.Sprintf("%s%s, %s", t.GetLastVerdict(), of, ago(t.GetLastUnixNs()))
+	}
+}
+
+func (a *app) leverTable(levers []*qunerv1.LeverState) {
+	rows := make([][]cell, 0, len(levers))
+	for _, g := range grouped(levers, func(l *qunerv1.LeverState) string {
+		stem, _, _ := numbered(l.GetName())
+		return stem + "\x00" + l.GetValue() + "\x00" + l.GetFound() + "\x00" + l.GetWanted() + "\x00" + l.GetState() + "\x00" + l.GetNote()
+	}) {
+		l := g[0]
+		found := value(l.GetFound(), l.GetUnit())
+		state, look := "free", plain
+		switch l.GetState() {
+		case "held":
+			state = "held by quner"
+		case "yielded", "lost":
+			state, look = l.GetState(), yellow
+		}
+		rows = append(rows, []cell{
+			text(family(names(g))), text(kindWord(l.GetKind())), text(value(l.GetValue(), l.GetUnit())), text(found),
+			{text: state, look: look}, {text: l.GetNote(), look: dim},
+		})
+	}
+	if len(rows) > 0 {
+		a.out.printf("\n")
+		a.out.table([]string{"LEVER", "KIND", "NOW", "FOUND AS", "STATE", "NOTE"}, rows)
+	}
+}
+
+func (a *app) powerTable(devices []*qunerv1.DevicePower) {
+	rows := make([][]cell, 0, len(devices))
+	for _, d := range devices {
+		p := cell{text: watts(unit.Power(d.GetPowerUw())), right: true}
+		if !d.GetKnown() {
+			p = cell{text: "not known", right: true, look: yellow}
+		}
+		why := ""
+		if d.GetReason() != "" {
+			why = reasonWords(d.GetReason())
+		}
+		rows = append(rows, []cell{text(short(d.GetDevice())), text(d.GetLabel()), p, text(d.GetBackend()), text(why)})
+	}
+	if len(rows) > 0 {
+		a.out.printf("\n")
+		a.out.table([]string{"DEVICE", "", "POWER", "SOURCE", "NOTE"}, rows)
+	}
+}

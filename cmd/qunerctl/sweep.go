@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	qunerv1 "github.com/qunerd/quner/api/quner/v1"
+)
+
+// sweep is one conversation with the daemon: it sets states and measures, this side runs the workload.
+type sweep struct {
+	app    *app
+	stream tuneStream
+	work   *workload
+	line   *progress
+	began  time.Time
+	dryRun bool
+
+	plan   *qunerv1.TunePlan
+	report *qunerv1.TuneReport
+	failed *failure // of the workload
+}
+
+// heard is one message, or the end of them.
+type heard struct {
+	message *qunerv1.TuneResponse
+	err     error
+}
+
+// run holds the conversation until the report, an error or the end of ctx. No run of the workload outlives it.
+func (s *sweep) run(ctx context.Context, start *qunerv1.TuneStart) error {
+	if err := s.send(&qunerv1.TuneRequest{Message: &qunerv1.TuneRequest_Start{Start: start}}); err != nil {
+		return err
+	}
+	messages := make(chan heard)
+	over := make(chan struct{})
+	defer close(over)
+	go s.listen(messages, over)
+
+	var running *runningWork
+	defer func() { running.stop() }()
+	beat := time.NewTicker(time.Second)
+	defer beat.Stop()
+	for {
+		select {
+		case h := <-messages:
+			switch {
+			case h.err != nil && s.failed != nil:
+				return s.failed
+			case errors.Is(h.err, io.EOF) && (s.report != nil || s.dryRun && s.plan != nil):
+				return nil
+			case errors.Is(h.err, io.EOF):
+				return errors.New("qunerd ended the sweep without a report")
+			case h.err != nil:
+				return h.err
+			case s.failed != nil:
+				continue // its last words, until it has put the host back
+			}
+			if r := h.message.GetRun(); r != nil {
+				running.stop() // the daemon asks for one at a time; a new one takes its place
+				running = s.work.begin(ctx, r)
+			}
+			s.tell(h.message)
+		case done := <-running.ended():
+			running = nil
+			if err := s.finished(done); err != nil {
+				return err
+			}
+		case <-beat.C:
+			s.beat(running)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (s *sweep) listen(to chan<- heard, over <-chan struct{}) {
+	for {
+		m, err := s.stream.Recv()
+		select {
+		case to <- heard{m, err}:
+		case <-over:
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// send sends a message; what is wrong with a stream that does not take it is told by its receiving side.
+func (s *sweep) send(m *qunerv1.TuneRequest) error {
+	err := s.stream.Send(m)
+	if errors.Is(err, io.EOF) {
+		_, err = s.stream.Recv()
+	}
+	return err
+}
+
+// finished answers for a run. A failed one ends the sweep: the daemon then ends the stream once the host is put back.
+func (s *sweep) finished(done runDone) error {
+	answer := &qunerv1.RunFinished{Window: done.window, Work: float64(done.runs)}
+	if done.err != nil {
+		answer.Failure = clean(done.err.Error())
+	}
+	err := s.send(&qunerv1.TuneRequest{Message: &qunerv1.TuneRequest_Finished{Finished: answer}})
+	if done.err == nil {
+		return err
+	}
+	s.line.clear()
+	if done.tail != "" {
+		s.app.err.printf("%s\n", s.app.err.style(dim, "the last of its output:"))
+		for line := range strings.Lines(done.tail) {
+			s.app.err.printf("  | %s\n", cleanBut(strings.TrimRight(line, "\n"), "\t"))
+		}
+	}
+	s.failed = &failure{error: fmt.Errorf("the workload failed, qunerd puts the host back: %w", done.err), code: exitError,
+		hint: "run it by itself until it succeeds, then tune again"}
+	return err
+}
+
+// tell shows a message to the person.
+func (s *sweep) tell(m *qunerv1.TuneResponse) {
+	switch m := m.GetMessage().(type) {
+	case *qunerv1.TuneResponse_Plan:
+		s.plan = m.Plan
+		if !s.dryRun {
+			s.app.err.planPage(m.Plan)
+		}
+	case *qunerv1.TuneResponse_Run:
+		s.line.show("%s", s.head(m.Run.GetWindow(), m.Run.GetMaxWindows(), m.Run.GetState())+"  running …")
+	case *qunerv1.TuneResponse_Progress:
+		s.window(m.Progress)
+	case *qunerv1.TuneResponse_Report:
+		s.report = m.Report
+	}
+}
+
+func (s *sweep) head(window, of uint32, state []string) string {
+	return fmt.Sprintf("window %2d of at most %d  %-9s", window, of, strings.Join(state, ", "))
+}
+
+// window tells how one window came out: it stays on the screen, as a record of the sweep.
+func (s *sweep) window(p *qunerv1.TuneProgress) {
+	head := s.head(p.GetWindow(), p.GetMaxWindows(), p.GetState())
+	if p.GetVoided() != "" {
+		s.line.step("%s  does not count: %s", head, p.GetVoided())
+		return
+	}
+	line := fmt.Sprintf("%s  %7.1f W  %9s per run  %s runs/s", head, p.GetWatts(), perRun(p.GetJoulesPerWork()), rate(p.GetWorkPerSecond(), 0))
+	if p.GetBest() != "" {
+		line += "  best so far " + p.GetBest()
+	}
+	s.line.step("%s", line)
+}
+
+// beat keeps the line alive while the workload runs.
+func (s *sweep) beat(r *runningWork) {
+	if r == nil {
+		s.line.show("settling … %s", span(time.Since(s.began).Round(time.Second)))
+		return
+	}
+	s.line.show("%s  running for %.0f s", s.head(r.asked.GetWindow(), r.asked.GetMaxWindows(), r.asked.GetState()), time.Since(r.began).Seconds())
+}

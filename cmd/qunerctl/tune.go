@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+
+	qunerv1 "github.com/qunerd/quner/api/quner/v1"
+)
+
+// tuneFlags are what tune is told beside the command.
+type tuneFlags struct {
+	start       qunerv1.TuneStart
+	profile     string
+	maxSlowdown float64
+	runTimeout  time.Duration
+	as          string
+	verbose     bool
+}
+
+func (a *app) tuneCmd() *cobra.Command {
+	f := new(tuneFlags)
+	cmd := &cobra.Command{
+		Use:   "tune [flags] -- COMMAND [ARG…]",
+		Short: "Find the operating point that does COMMAND's work for the fewest joules",
+		Long: `Run COMMAND again and again while qunerd tries the machine's states, and tell which
+state does its work for the fewest joules. COMMAND should be a short, typical piece
+of your work (1 to 30 s) that can be repeated; its output is dropped unless it
+fails. Under sudo it runs as you, not as root (--as root overrides).
+
+Without --apply the host is put back as found; with it the best point is kept and
+cached for its profile. Ctrl-C, and a command that fails, put the host back at once.`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 && !f.start.GetDryRun() {
+				return usagef("qunerctl tune -- COMMAND", "tune: which command?")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return a.tune(cmd, f, args) },
+	}
+	flags := cmd.Flags()
+	flags.SetInterspersed(false)
+	flags.StringVar(&f.profile, "profile", "training", "profile to tune: training or idle")
+	flags.StringVar(&f.start.Workload, "workload", "", "`NAME` under which the point is cached; default: any workload of the profile")
+	flags.BoolVar(&f.start.Apply, "apply", false, "keep and cache the point found")
+	flags.StringVar(&f.start.Objective, "objective", "work-per-joule", "work-per-joule, work-per-second or edp")
+	flags.Float64Var(&f.maxSlowdown, "max-slowdown", 0.10, "greatest loss of speed allowed, 0…1")
+	flags.BoolVar(&f.start.NoGpu, "no-gpu", false, "leave the GPU levers alone")
+	flags.BoolVar(&f.start.NoCpu, "no-cpu", false, "leave the CPU levers alone")
+	flags.Uint32Var(&f.start.MaxWindows, "max-windows", 0, "measure at most `N` times; 0: qunerd's budget")
+	flags.BoolVar(&f.start.Force, "force", false, "also while others train")
+	flags.DurationVar(&f.runTimeout, "run-timeout", time.Hour, "end a run of COMMAND that hangs")
+	flags.StringVar(&f.as, "as", "", "run COMMAND as `root` although sudo was used")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "show COMMAND's output")
+	dryRunFlag(cmd, &f.start.DryRun)
+	return cmd
+}
+
+// check fills the request in from the flags.
+func (f *tuneFlags) check(cmd *cobra.Command) error {
+	switch f.profile {
+	case "training":
+		f.start.Profile = qunerv1.Profile_PROFILE_TRAINING
+	case "idle":
+		f.start.Profile = qunerv1.Profile_PROFILE_IDLE
+	default:
+		return usagef("", "tune: --profile %s: want training or idle", quote(f.profile))
+	}
+	if objectives := []string{"work-per-joule", "work-per-second", "edp"}; !slices.Contains(objectives, f.start.GetObjective()) {
+		return usagef("", "tune: --objective %s: want one of %s", quote(f.start.GetObjective()), strings.Join(objectives, ", "))
+	}
+	if !(f.maxSlowdown >= 0 && f.maxSlowdown <= 1) {
+		return usagef("", "tune: --max-slowdown %g: want a fraction from 0 to 1 (0.10 is 10 %%)", f.maxSlowdown)
+	}
+	if cmd.Flags().Changed("max-slowdown") {
+		f.start.MaxSlowdown = &f.maxSlowdown
+	}
+	if f.start.GetNoGpu() && f.start.GetNoCpu() {
+		return usagef("", "tune: --no-gpu and --no-cpu leave nothing to tune")
+	}
+	if f.runTimeout <= 0 {
+		return usagef("", "tune: --run-timeout %s: want more than nothing", f.runTimeout)
+	}
+	if f.as != "" && f.as != "root" {
+		return usagef("", "tune: --as %s: want root, or nothing for the user of sudo", quote(f.as))
+	}
+	return nil
+}
+
+func (a *app) tune(cmd *cobra.Command, f *tuneFlags, args []string) error {
+	if err := f.check(cmd); err != nil {
+		return err
+	}
+	work := new(workload)
+	if len(args) > 0 {
+		path, err := exec.LookPath(args[0])
+		if err != nil {
+			return &failure{error: fmt.Errorf("%s: %w", quote(args[0]), rootCause(err)), code: exitError,
+				hint: "give the path of an executable file, or check PATH"}
+		}
+		who, err := runAs(f.as == "root")
+		if err != nil {
+			return err
+		}
+		work = &workload{path: path, args: args, as: who, timeout: f.runTimeout}
+		if f.verbose {
+			work.show = a.err.Writer
+		}
+	}
+	ctx, cancel := context.WithCancelCause(cmd.Context())
+	defer cancel(nil)
+	c, err := a.admin(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }()
+	stream, err := qunerv1.NewAdminServiceClient(cleanConn{c.Conn()}).Tune(ctx)
+	if err != nil {
+		return err
+	}
+	sweep := &sweep{app: a, stream: stream, work: work, line: &progress{s: a.err}, began: time.Now(), dryRun: f.start.GetDryRun()}
+	err = sweep.run(ctx, &f.start)
+	sweep.line.clear()
+	switch {
+	case ctx.Err() != nil:
+		return &failure{error: errors.New("interrupted: qunerd puts the host back as found"), code: exitInterrupted,
+			hint: "qunerctl status shows it"}
+	case err != nil:
+		return err
+	case a.json && sweep.report != nil:
+		return writeJSON(a.out, sweep.report)
+	case a.json:
+		return writeJSON(a.out, sweep.plan)
+	case sweep.report != nil:
+		a.tunePage(sweep.report, f, args)
+	case sweep.dryRun:
+		a.out.planPage(sweep.plan)
+		a.out.printf("Dry run: nothing was run or written.\n")
+	}
+	return nil
+}
+
+// tuneStream is the client's end of a sweep.
+type tuneStream = grpc.BidiStreamingClient[qunerv1.TuneRequest, qunerv1.TuneResponse]
