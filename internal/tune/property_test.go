@@ -152,7 +152,8 @@ func TestDriftDoesNotHideAFlatAxis(t *testing.T) {
 	}
 }
 
-// A 95 % interval holds the truth in about 95 % of sweeps, the savings included.
+// A 95 % interval holds the truth in nearly 95 % of sweeps, the savings included. A sweep stops when its spread looks
+// small enough, which costs a little of it.
 func TestIntervalsCoverTheTruth(t *testing.T) {
 	const sweeps = 800
 	c := bend(7, 3)
@@ -171,8 +172,7 @@ func TestIntervalsCoverTheTruth(t *testing.T) {
 			saved++
 		}
 	}
-	// Savings are read off the state that looked best, which costs some coverage.
-	if n < 0.9*sweeps || top/n < 0.93 || top/n > 0.98 || saved/n < 0.91 {
+	if n < 0.9*sweeps || top/n < 0.92 || top/n > 0.98 || saved/n < 0.92 || saved/n > 0.98 {
 		t.Errorf("of %v sweeps the interval held the truth: state found %.3f, savings %.3f", n, top/n, saved/n)
 	}
 	t.Logf("coverage: state found %.3f, savings %.3f", top/n, saved/n)
