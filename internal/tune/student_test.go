@@ -44,7 +44,7 @@ func TestTQuantileAgainstTables(t *testing.T) {
 func TestTQuantileClosedForms(t *testing.T) {
 	for _, p := range []float64{1e-6, 0.001, 0.3, 0.5, 0.75, 0.999, 1 - 1e-6} {
 		cauchy := math.Tan(math.Pi * (p - 0.5))
-		two := (2*p - 1) * math.Sqrt2 / math.Sqrt(4*p*(1-p)) * 1
+		two := (2*p - 1) * math.Sqrt2 / math.Sqrt(4*p*(1-p))
 		for df, want := range map[float64]float64{1: cauchy, 2: two} {
 			if got := tQuantile(p, df); math.Abs(got-want) > 1e-8*max(1, math.Abs(want)) {
 				t.Errorf("tQuantile(%v, %v) = %v, want %v", p, df, got, want)
