@@ -4,7 +4,7 @@ import "testing"
 
 // BenchmarkReadCounter is what a simulated counter costs its reader: the hook, the file written and read.
 func BenchmarkReadCounter(b *testing.B) {
-	s := newSim(b, "workstation")
+	s := newSim(b, fixture(b, "workstation"))
 	s.SetLoad("gpu0", 1)
 	for b.Loop() {
 		if _, err := s.Host().Sys.ReadUint("class/powercap/intel-rapl:0/energy_uj"); err != nil {
@@ -15,7 +15,7 @@ func BenchmarkReadCounter(b *testing.B) {
 
 // BenchmarkHook is the hook alone.
 func BenchmarkHook(b *testing.B) {
-	s := newSim(b, "workstation")
+	s := newSim(b, fixture(b, "workstation"))
 	s.SetLoad("gpu0", 1)
 	for b.Loop() {
 		s.mu.Lock()

@@ -94,7 +94,7 @@ func (s *Sim) loadAverage(now time.Duration) string {
 func (s *Sim) refreshLoad() { _ = s.refresh("proc/loadavg") }
 
 func (s *Sim) uptime(now time.Duration) float64 {
-	first, _, _ := strings.Cut(s.fix.files["proc/uptime"], " ")
+	first, _, _ := strings.Cut(s.began["proc/uptime"], " ")
 	up, err := strconv.ParseFloat(first, 64)
 	if err != nil {
 		up = 0
@@ -102,12 +102,12 @@ func (s *Sim) uptime(now time.Duration) float64 {
 	return up + now.Seconds() + s.asleep.Seconds()
 }
 
-// procStat gives every CPU the same share of the work, in ticks of 10 ms, after what the fixture's cpu lines say.
+// procStat gives every CPU the same share of the work, in ticks of 10 ms, after what the cpu lines said at the beginning.
 func (s *Sim) procStat(now time.Duration) string {
 	busy := int64(s.line.until(now)[0].uj.Joules() * 100)
 	total := int64(now.Seconds() * 100)
 	var out strings.Builder
-	for line := range strings.Lines(s.fix.files["proc/stat"]) {
+	for line := range strings.Lines(s.began["proc/stat"]) {
 		f := strings.Fields(line)
 		if len(f) < 5 || !strings.HasPrefix(f[0], "cpu") {
 			out.WriteString(line)

@@ -29,6 +29,7 @@ type Fixture struct {
 	policies []string          // directories of cpufreq policies
 	packages []string          // names of CPU packages
 	zones    []zone
+	counters []string // files that change by themselves
 	cpus     int
 }
 
@@ -149,6 +150,9 @@ func (f *Fixture) survey() error {
 	}
 	f.cpus = max(1, strings.Count("\n"+f.files["proc/cpuinfo"], "\nprocessor\t"))
 	for _, name := range names {
+		if isCounter(name) {
+			f.counters = append(f.counters, name)
+		}
 		if path.Base(name) == "scaling_governor" && strings.HasPrefix(name, policyRoot) {
 			f.policies = append(f.policies, path.Dir(name))
 		}

@@ -17,7 +17,7 @@ import (
 // model is host.toml: the power model of a machine. Watts are at the wall side of each part's own counter.
 type model struct {
 	Name     string        `toml:"name"`
-	Sigma    float64       `toml:"sigma"` // relative noise of power, one draw a part and 100 ms
+	Sigma    float64       `toml:"sigma"` // relative noise of power, drawn anew for each part and 100 ms
 	CPU      cpuModel      `toml:"cpu"`
 	DRAM     partModel     `toml:"dram"`
 	Platform platformModel `toml:"platform"`
@@ -68,7 +68,7 @@ type gpuModel struct {
 }
 
 // governorNames are the kernel's.
-var governorNames = []string{"performance", "powersave", "userspace", "ondemand", "conservative", "schedutil"} //nolint:gochecknoglobals // a constant list
+var governorNames = [...]string{"performance", "powersave", "userspace", "ondemand", "conservative", "schedutil"} //nolint:gochecknoglobals // constant
 
 // parseModel reads host.toml. An unknown key, a value of the wrong type or out of range is an error that names line and key.
 func parseModel(data []byte) (model, error) {
@@ -115,10 +115,7 @@ type valueError struct {
 }
 
 func (e *valueError) Error() string {
-	key := e.key
-	if e.table != "" {
-		key = e.table + "." + key
-	}
+	key := strings.Trim(e.table+"."+e.key, ".")
 	return fmt.Sprintf("key %s: value %v (allowed: %s)", key, e.value, e.allowed)
 }
 
@@ -172,23 +169,32 @@ func (m *model) check() error {
 	if err := within("", 0, bound{"sigma", m.Sigma, 0, 0.2}); err != nil {
 		return err
 	}
-	err := errors.Join(
-		within("cpu", 0, bound{"idle_w", m.CPU.IdleW, 0, maxPart}, bound{"busy_w", m.CPU.BusyW, 0, maxPart},
-			bound{"core_share", m.CPU.CoreShare, 0, 1}, bound{"rate", m.CPU.Rate, 0, 1e9}),
-		within("dram", 0, bound{"idle_w", m.DRAM.IdleW, 0, maxPart}, bound{"busy_w", m.DRAM.BusyW, 0, maxPart}),
-		within("platform", 0, bound{"w", m.Platform.W, 0, maxPart}))
+	if err := within("cpu", 0, bound{"idle_w", m.CPU.IdleW, 0, maxPart}, bound{"busy_w", m.CPU.BusyW, 0, maxPart},
+		bound{"core_share", m.CPU.CoreShare, 0, 1}, bound{"rate", m.CPU.Rate, 0, 1e9}); err != nil {
+		return err
+	}
 	for _, name := range slices.Sorted(maps.Keys(m.CPU.Governors)) {
 		g, table := m.CPU.Governors[name], "cpu.governors."+name
-		if !slices.Contains(governorNames, name) {
-			err = errors.Join(err, &valueError{table, 0, "", name, strings.Join(governorNames, " ")})
+		if !slices.Contains(governorNames[:], name) {
+			return &valueError{table, 0, "", name, strings.Join(governorNames[:], " ")}
 		}
-		err = errors.Join(err, within(table, 0, bound{"speed", g.Speed, 0.01, 1}, bound{"power", g.Power, 0, 2},
-			bound{"rest_w", g.RestW, 0, maxPart}))
+		if err := within(table, 0, bound{"speed", g.Speed, 0.01, 1}, bound{"power", g.Power, 0, 2},
+			bound{"rest_w", g.RestW, 0, maxPart}); err != nil {
+			return err
+		}
+	}
+	if err := within("dram", 0, bound{"idle_w", m.DRAM.IdleW, 0, maxPart}, bound{"busy_w", m.DRAM.BusyW, 0, maxPart}); err != nil {
+		return err
+	}
+	if err := within("platform", 0, bound{"w", m.Platform.W, 0, maxPart}); err != nil {
+		return err
 	}
 	for i := range m.GPUs {
-		err = errors.Join(err, m.GPUs[i].check(i))
+		if err := m.GPUs[i].check(i); err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
 func (g *gpuModel) check(nth int) error {

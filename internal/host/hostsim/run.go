@@ -1,9 +1,11 @@
 package hostsim
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -34,12 +36,15 @@ func (s *Sim) Run(ctx context.Context) error {
 	ticker := time.NewTicker(scanPeriod)
 	defer ticker.Stop()
 	for n := 0; ; n++ {
-		if err := s.attend(n%int(showPeriod/scanPeriod) == 0); err != nil {
+		last := ctx.Err() != nil // the tree is to stand at what it came to
+		if err := s.attend(last || n%int(showPeriod/scanPeriod) == 0); err != nil {
 			return fmt.Errorf("simulated host %s: %w", s.fix.Name(), err)
+		}
+		if last {
+			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return nil
 		case <-ticker.C:
 		}
 	}
@@ -186,7 +191,7 @@ func parseLoad(name, text string) (loadRecord, error) {
 
 // showCounters writes all counters as they stand, and the boards' state.
 func (s *Sim) showCounters() error {
-	for _, name := range slices.Sorted(maps.Keys(s.fix.files)) {
+	for _, name := range s.fix.counters {
 		if err := s.refresh(name); err != nil {
 			return err
 		}
@@ -249,4 +254,16 @@ func monotonic() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-func isDead(pid int) bool { return errors.Is(unix.Kill(pid, 0), unix.ESRCH) }
+// isDead reports whether a process has ended; one that nobody has waited for yet has.
+func isDead(pid int) bool {
+	if errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+		return true
+	}
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	// The state follows the command's name, which stands in parentheses and may hold any.
+	_, state, _ := strings.Cut(string(stat[max(0, bytes.LastIndexByte(stat, ')')):]), " ")
+	return strings.HasPrefix(state, "Z")
+}

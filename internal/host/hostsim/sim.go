@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,6 +31,7 @@ type Sim struct {
 	mu        sync.Mutex
 	line      timeline
 	settings  map[string]string // file to content, as last stored
+	began     map[string]string // counter files, as taken up
 	shown     map[string]string // counter files, as last written
 	highest   map[string]unit.Energy
 	canonical map[string]string // names as accessed, to names with links resolved
@@ -50,11 +52,12 @@ func New(dir string, f Fixture, o Options) (*Sim, error) {
 	if err := unpack(dir, f); err != nil {
 		return nil, err
 	}
+	f.zones = slices.Clone(f.zones) // where each counter began is the machine's own
 	p := &parts{model: f.model, curves: f.curves, packages: len(f.packages), seed: o.Seed}
 	s := &Sim{
 		dir: dir, fix: f, start: time.Now(),
 		line:     timeline{parts: p, sums: make([]sum, p.count())},
-		settings: map[string]string{}, shown: map[string]string{}, highest: map[string]unit.Energy{},
+		settings: map[string]string{}, began: map[string]string{}, shown: map[string]string{}, highest: map[string]unit.Energy{},
 		canonical: map[string]string{}, files: map[string]*loadFile{}, changed: make(chan struct{}),
 		faultState: faultState{touched: map[string]*touches{}},
 	}

@@ -70,22 +70,25 @@ func unpack(dir string, f Fixture) error {
 func (s *Sim) takeUp() error {
 	k := knobs{limits: make([]unit.Power, len(s.fix.packages))}
 	for name := range s.fix.files {
-		if attributeOf(name) == fixed {
+		var kept map[string]string
+		switch {
+		case attributeOf(name) != fixed:
+			kept = s.settings
+		case isCounter(name):
+			kept = s.began
+		default:
 			continue
 		}
 		data, err := os.ReadFile(filepath.Join(s.dir, "host", name))
 		if err != nil {
 			return err
 		}
-		s.settings[name] = string(data)
+		kept[name] = string(data)
 	}
 	for i := range s.fix.zones {
 		z := &s.fix.zones[i]
-		text, err := os.ReadFile(filepath.Join(s.dir, "host", z.file))
-		if err != nil {
-			return err
-		}
-		if z.start, err = strconv.ParseUint(strings.TrimSpace(string(text)), 10, 63); err != nil {
+		var err error
+		if z.start, err = strconv.ParseUint(strings.TrimSpace(s.began[z.file]), 10, 63); err != nil {
 			return fmt.Errorf("%s: %w", z.file, err)
 		}
 	}
