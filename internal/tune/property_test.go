@@ -145,8 +145,8 @@ func TestLinearDriftCancels(t *testing.T) {
 // The same pre-check must call an axis flat, or not, whatever the drift.
 func TestDriftDoesNotHideAFlatAxis(t *testing.T) {
 	level := curve{label: make([]string, 5), rate: slices.Repeat([]float64{1}, 5), watts: []float64{100, 100, 100, 101, 101}}
-	for _, drift := range []float64{-0.05, 0.05} {
-		if r := sweepOne(t, level, level.trial(1, noise{drift: drift}), Options{}); r.Axes[0].Verdict != Flat {
+	for _, drift := range []float64{-0.08, 0.08} {
+		if r := sweepOne(t, level, level.trial(1, noise{joules: 0.002, watts: 0.002, drift: drift}), Options{}); r.Axes[0].Verdict != Flat {
 			t.Errorf("drift %v: %s", drift, r.Axes[0].Verdict)
 		}
 	}

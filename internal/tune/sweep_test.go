@@ -93,6 +93,17 @@ func TestFlatAxisCostsFourWindows(t *testing.T) {
 	}
 }
 
+// Ends whose power differs by less than 5 % are flat, more are not.
+func TestFlatIsLessThanFivePercent(t *testing.T) {
+	for top, want := range map[float64]bool{104.5: true, 105.5: false, 95.5: true, 94.5: false} {
+		c := curve{label: []string{"low", "high"}, rate: []float64{1, 1}, watts: []float64{100, top}}
+		r := sweepOne(t, c, c.trial(1, noise{}), Options{})
+		if got := r.Axes[0].Verdict == Flat; got != want {
+			t.Errorf("100 W and %v W: %s", top, r.Axes[0].Verdict)
+		}
+	}
+}
+
 // Caps that do not bind are one state: few of them are measured, and the one already set is kept.
 func TestCapsThatDoNotBindAreOneState(t *testing.T) {
 	c := bend(9, 11)
