@@ -64,6 +64,9 @@ func (p *part) finish(opened, asked time.Time, until stamp) end {
 			e.reasons = append(e.reasons, ReasonShortWindow)
 		}
 	}
+	if d.last.err != nil {
+		e.reasons = append(e.reasons, d.why)
+	}
 	if e.shared {
 		e.reasons = append(e.reasons, ReasonShared)
 	}

@@ -165,8 +165,10 @@ func (d *device) report() DevicePower {
 		p.Reason = d.why
 	case stretch >= minPowerSpan:
 		p.Known, p.Power = true, unit.Energy(now.energy.since(d.reported.energy)).Per(stretch)
-	case now.at.Sub(d.reported.at) < minPowerSpan:
+	case now.at.Sub(d.reported.at) < minPowerSpan && d.power.Known:
 		return d.power
+	case now.at.Sub(d.reported.at) < minPowerSpan:
+		p.Reason = ReasonShortWindow
 	default:
 		p.Reason = ReasonGap
 	}

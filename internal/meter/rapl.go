@@ -124,11 +124,18 @@ func dropTwins(zones []zone) {
 		case !seen:
 			kept[zones[i].device] = i
 		case mmio(zones[j]) && !mmio(zones[i]):
-			zones[j].role, kept[zones[i].device] = twin, i
+			zones[j].repeat(&zones[i])
+			kept[zones[i].device] = i
 		default:
-			zones[i].role = twin
+			zones[i].repeat(&zones[kept[zones[i].device]])
 		}
 	}
+}
+
+// repeat makes z another view of the counter that is kept, under a name of its own.
+func (z *zone) repeat(kept *zone) {
+	z.role = twin
+	z.device = kept.device + "@" + z.dir
 }
 
 // zoneCounter reads a zone's counter. It belongs to one device, which makes one call at a time.

@@ -128,6 +128,9 @@ func (out *DeviceEnergy) judge(p *part, e end) {
 		out.bound = max(out.bound, d.limit.Over(e.elapsed))
 		out.HalfWidth = out.bound
 		out.Terms.Edges = out.bound
+	case e.elapsed < d.period:
+		out.Method = Unknown // whatever it saw is one step of the counter or none
+		out.Reasons = append(out.Reasons, ReasonShortWindow)
 	case out.Energy <= out.HalfWidth:
 		out.Method = Unknown
 		if e.elapsed < 2*d.period || p.coarse && e.elapsed < 2*minCoarse {
