@@ -23,9 +23,9 @@ type Bank struct {
 	dirty   bool  // the journal on disk says something else
 	frozen  error // why nothing may be moved
 
-	yielded      map[string]string // levers left to someone else until they are let go or taken, and why
-	settled      map[string]bool   // levers that this process has seen to have taken a value of ours
-	scriptFailed bool
+	yielded map[string]string // levers left to someone else until they are let go or taken, and why
+	settled map[string]bool   // levers that this process has seen to have taken a value of ours
+	failing map[string]error  // second copies that cannot be written, by path
 }
 
 // Write is a change of one lever, made or, from a plan, to be made. One that was looked at and left has From equal to To
@@ -48,7 +48,7 @@ func OpenBank(ctx context.Context, h *host.Host, log *slog.Logger) (*Bank, error
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	b := &Bank{host: h, log: log, yielded: map[string]string{}, settled: map[string]bool{}}
+	b := &Bank{host: h, log: log, yielded: map[string]string{}, settled: map[string]bool{}, failing: map[string]error{}}
 	b.levers, b.missing = Discover(ctx, h)
 	s, err := readStored(h)
 	if err != nil {
@@ -83,15 +83,17 @@ func (b *Bank) load(s stored) {
 	}
 }
 
-// rebased is a lever whose span ends at the value found.
-type rebased interface{ rebase(found Value) }
+// rebase tells a lever whose span ends at the value found what that is. After a crash it is not what the host has.
+func rebase(l Lever, found Value) {
+	if r, ok := l.(interface{ rebase(found Value) }); ok {
+		r.rebase(found)
+	}
+}
 
-// rebase tells a lever what the host had before quner, which after a crash is not what it has now.
+// rebase tells a held lever its original.
 func (b *Bank) rebase(l Lever) {
-	if r, ok := l.(rebased); ok {
-		if e := b.journal.find(l.Name()); e != nil {
-			r.rebase(e.Original)
-		}
+	if e := b.journal.find(l.Name()); e != nil {
+		rebase(l, e.Original)
 	}
 }
 
@@ -219,10 +221,49 @@ func (b *Bank) save(backup bool) error {
 	}
 	next := b.journal
 	next.generation++
-	if err := writeJournal(b.host, next, backup, b.log); err != nil {
+	data, err := next.marshal()
+	if err == nil {
+		err = writeJournal(b.host, data)
+	}
+	if err != nil {
 		return fmt.Errorf("%w: %w", ErrJournal, err)
 	}
 	b.journal.generation, b.dirty = next.generation, false
-	b.refreshScript()
+	if backup {
+		// So that no single bad file loses an original.
+		b.note(b.host.Var.File(backupFile), b.host.Var.Replace(backupFile, data, 0o600))
+	}
+	b.note(b.host.Run.Sub(adminDir).File(scriptFile), writeScript(b.host, b.journal))
 	return nil
+}
+
+// note says once that a file one can do without is not written, and once that it is again.
+func (b *Bank) note(file string, err error) {
+	before := b.failing[file]
+	switch {
+	case err != nil && before == nil:
+		b.log.Warn("file not written", "file", file, "err", err)
+	case err == nil && before != nil:
+		b.log.Info("file is written again", "file", file)
+	}
+	if err == nil {
+		delete(b.failing, file)
+	} else {
+		b.failing[file] = err
+	}
+}
+
+// Degraded returns what is wrong with the keeping of originals, a sentence each; nil if nothing is.
+func (b *Bank) Degraded() []string {
+	var all []string
+	if b.frozen != nil {
+		all = append(all, "No lever is moved: "+b.frozen.Error()+".")
+	}
+	if b.dirty && b.Held() > 0 {
+		all = append(all, "The journal on disk is behind: "+b.host.Var.File(journalFile)+".")
+	}
+	for _, file := range slices.Sorted(maps.Keys(b.failing)) {
+		all = append(all, fmt.Sprintf("%s is not written: %v.", file, b.failing[file]))
+	}
+	return all
 }

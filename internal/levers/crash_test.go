@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/qunerd/quner/internal/host/hostsim"
@@ -89,21 +90,24 @@ func TestCrashAtEveryBoundary(t *testing.T) {
 					}
 					break
 				}
-				recovered(t, s, k, found)
+				recovered(t, s, k, torn, found)
 			}
 		})
 	}
 }
 
-// recovered lets one process restore after a crash, which a second crash ends in turn, and the next.
-func recovered(t *testing.T, s *hostsim.Sim, k int, found string) {
+// recovered lets a process restore after a crash; with crash a second crash ends it in turn, at each boundary of its own,
+// and the next process tries.
+func recovered(t *testing.T, s *hostsim.Sim, k int, crash bool, found string) {
 	t.Helper()
 	for again := 1; ; again++ {
-		s.CutAt(s.Boundaries()+again, true)
+		if crash {
+			s.CutAt(s.Boundaries()+again, true)
+		}
 		before := s.Boundaries()
 		r, err := opened(t, s).Restore(t.Context(), false)
 		s.Heal()
-		if s.Boundaries() < before+again { // it ended of its own accord
+		if !crash || s.Boundaries() < before+again { // it ended of its own accord
 			if err != nil || len(r.Left) != 0 {
 				t.Fatalf("boundary %d, crash %d in restoring: %v, left %v", k, again, err, r.Left)
 			}
@@ -173,5 +177,23 @@ func BenchmarkApply(b *testing.B) {
 		if _, err := bank.Apply(b.Context(), nil); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// simRig is somebody else at a simulated machine.
+type simRig struct {
+	t   *testing.T
+	sim *hostsim.Sim
+}
+
+func (r simRig) foreign(l levers.Lever, v levers.Value) {
+	r.t.Helper()
+	name := "gpu0/limit_mw"
+	if l.Kind() == levers.Governor {
+		_, policy, _ := strings.Cut(l.Name(), "/")
+		name = "sys/devices/system/cpu/cpufreq/" + policy + "/scaling_governor"
+	}
+	if err := r.sim.Foreign(name, string(v)); err != nil {
+		r.t.Fatal(err)
 	}
 }

@@ -2,11 +2,13 @@ package levers
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"golang.org/x/sys/unix"
 
@@ -51,6 +53,10 @@ func TestDiscover(t *testing.T) {
 			[]string{policy1, boardCap}, []string{policy0 + " NOT_SUPPORTED"}},
 		{"no driver", func(m *machine) { m.board.initErr = host.ErrNoDriver },
 			[]string{policy0, policy1}, []string{"nvml NO_DRIVER"}},
+		{"library without boards", func(m *machine) { m.board.initErr = fmt.Errorf("no device: %w", host.ErrNotSupported) },
+			[]string{policy0, policy1}, []string{"nvml ABSENT"}},
+		{"slice of a board", func(m *machine) { m.board.uuid = "MIG-1" },
+			[]string{policy0, policy1}, []string{"nvml/MIG-1 MIG"}},
 		{"laptop board", func(m *machine) { m.board.rangeErr = host.ErrNotSupported },
 			[]string{policy0, policy1}, []string{boardCap + " EC_MANAGED"}},
 		{"fixed cap", func(m *machine) { m.board.lo = m.board.hi },
@@ -65,7 +71,7 @@ func TestDiscover(t *testing.T) {
 			m := newMachine(t)
 			tt.change(m)
 			found, missing := Discover(t.Context(), m.host)
-			defer m.host.GPUs.Close() //nolint:errcheck // a double does not fail
+			defer m.host.GPUs.Close()
 			var names, reasons []string
 			for _, l := range found {
 				names = append(names, l.Name())
@@ -96,11 +102,23 @@ func (m *machine) failRead(name string, err error) {
 	})
 }
 
+func TestDriverThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		m.board.initHang, m.board.initErr = make(chan struct{}), host.ErrNoDriver
+		defer close(m.board.initHang)
+		found, missing := Discover(t.Context(), m.host)
+		if len(found) != 2 || len(missing) != 1 || missing[0].Reason != host.Hung {
+			t.Errorf("found %v, missing %v", found, missing)
+		}
+	})
+}
+
 func TestGovernorsOffered(t *testing.T) {
 	m := newMachine(t)
 	m.addPolicy(0, "schedutil", "interactive conservative userspace powersave powersave schedutil")
 	found, _ := Discover(t.Context(), m.host)
-	defer m.host.GPUs.Close() //nolint:errcheck // a double does not fail
+	defer m.host.GPUs.Close()
 	got := found[0].Span().Choices
 	if want := []Value{"conservative", "powersave", "schedutil"}; !slices.Equal(got, want) {
 		t.Errorf("choices %q, want %q: known, offered, never userspace", got, want)

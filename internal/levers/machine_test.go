@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -39,7 +40,7 @@ type machine struct {
 
 func newMachine(t *testing.T) *machine {
 	t.Helper()
-	m := &machine{t: t, root: t.TempDir(), board: &board{limit: 300 * unit.Watt, lo: 100 * unit.Watt, hi: 350 * unit.Watt}}
+	m := &machine{t: t, root: t.TempDir(), board: &board{uuid: boardUUID, limit: 300 * unit.Watt, lo: 100 * unit.Watt, hi: 350 * unit.Watt}}
 	for i := range 2 {
 		m.addPolicy(i, "schedutil", "conservative ondemand userspace powersave performance schedutil")
 	}
@@ -80,7 +81,7 @@ func (m *machine) breakFiles(f func(host.Access) error) {
 func (m *machine) changed() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	all := append(m.changes, m.board.sets()...)
+	all := slices.Concat(m.changes, m.board.sets())
 	m.changes = nil
 	return all
 }
@@ -187,7 +188,12 @@ func (m *machine) stored() journal {
 // driver is a library with one board.
 type driver struct{ board *board }
 
-func (d *driver) Init() error                     { return d.board.initErr }
+func (d *driver) Init() error {
+	if d.board.initHang != nil {
+		<-d.board.initHang
+	}
+	return d.board.initErr
+}
 func (d *driver) Shutdown() error                 { return nil }
 func (d *driver) Version() (string, error)        { return d.board.version, nil }
 func (d *driver) Devices() ([]host.Device, error) { return []host.Device{d.board}, nil }
@@ -195,11 +201,13 @@ func (d *driver) Devices() ([]host.Device, error) { return []host.Device{d.board
 // board is an NVIDIA card that can be broken.
 type board struct {
 	mu         sync.Mutex
+	uuid       string
 	version    string
 	limit      unit.Power
 	lo, hi     unit.Power
 	rangeErr   error
 	initErr    error
+	initHang   chan struct{} // Init waits for its closing
 	lost       bool
 	setErr     error
 	grain      unit.Power // caps are rounded down to a multiple of it
@@ -230,7 +238,7 @@ func (b *board) sets() []string {
 }
 
 func (b *board) Info() (host.GPUInfo, error) {
-	return host.GPUInfo{UUID: boardUUID, PCI: "0000:01:00.0", Name: "NVIDIA A40"}, nil
+	return host.GPUInfo{UUID: b.uuid, PCI: "0000:01:00.0", Name: "NVIDIA A40"}, nil
 }
 func (b *board) Energy() (unit.Energy, error)               { return 0, host.ErrNotSupported }
 func (b *board) Power() (unit.Power, error)                 { return 0, host.ErrNotSupported }

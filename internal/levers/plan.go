@@ -52,7 +52,9 @@ func (s *step) write() Write {
 func (b *Bank) plan(ctx context.Context, p Point, force bool) []step {
 	var names []string
 	for _, s := range p {
-		names = append(names, s.Lever)
+		if !slices.Contains(names, s.Lever) {
+			names = append(names, s.Lever)
+		}
 	}
 	for _, e := range b.journal.entries {
 		if !slices.Contains(names, e.Lever) {
@@ -104,9 +106,7 @@ func (b *Bank) planChosen(ctx context.Context, name string, v Value) step {
 		}
 		s.was, found = slices.Clone(e.Ours), e.Original
 	}
-	if r, ok := s.lever.(rebased); ok {
-		r.rebase(found)
-	}
+	rebase(s.lever, found)
 	want, note, err := s.lever.Span().Clamp(v)
 	if err != nil {
 		s.err = fmt.Errorf("%s: %w", name, err)

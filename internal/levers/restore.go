@@ -34,7 +34,7 @@ func (b *Bank) PlanRestore(ctx context.Context, force bool) (Restored, error) {
 // Restore puts every held lever back to its original, governors first, and reads it back. What someone else has moved
 // since is left and let go, unless force says to override; a lever that is not there, or does not take its original,
 // keeps its journal entry. Nothing to put back is success. The error joins what the host refused and what the journal
-// did; levers that are gone or another's are in Left alone.
+// did; levers that are gone or another's are in Left alone. At shutdown the context must be one that has not ended.
 func (b *Bank) Restore(ctx context.Context, force bool) (Restored, error) {
 	if b.frozen != nil {
 		return Restored{}, b.frozen

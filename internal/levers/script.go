@@ -96,17 +96,3 @@ func writeScript(h *host.Host, j journal) error {
 	}
 	return dir.ReplaceVolatile(scriptFile, []byte(script(j)), 0o600)
 }
-
-// refreshScript says once that the script cannot be written, and once that it can again.
-func (b *Bank) refreshScript() {
-	err := writeScript(b.host, b.journal)
-	if failed := err != nil; failed != b.scriptFailed {
-		b.scriptFailed = failed
-		file := b.host.Run.Sub(adminDir).File(scriptFile)
-		if failed {
-			b.log.Warn("restore script not written", "file", file, "err", err)
-		} else {
-			b.log.Info("restore script is written again", "file", file)
-		}
-	}
-}

@@ -72,12 +72,12 @@ func TestScriptIsNotWorthAnApply(t *testing.T) {
 	})
 	m.apply(b, Setting{policy0, "powersave"})
 	m.apply(b, Setting{policy0, "performance"})
-	if n := strings.Count(m.log.String(), "restore script not written"); m.governor(0) != "performance" || n != 1 {
+	if n := strings.Count(m.log.String(), "file not written"); m.governor(0) != "performance" || n != 1 || len(b.Degraded()) != 1 {
 		t.Errorf("host has %s, said %d times", m.settings(), n)
 	}
 	m.breakFiles(nil)
 	m.restore(b)
-	if !strings.Contains(m.log.String(), "is written again") {
+	if !strings.Contains(m.log.String(), "is written again") || len(b.Degraded()) != 0 {
 		t.Error("the end of the trouble was not said")
 	}
 }

@@ -48,13 +48,17 @@ func (b *Bank) States(ctx context.Context) []State {
 }
 
 func (b *Bank) state(ctx context.Context, l Lever) State {
-	span := l.Span()
-	s := State{Name: l.Name(), Kind: l.Kind(), Unit: span.Unit, Span: span}
+	s := State{Name: l.Name(), Kind: l.Kind()}
 	s.Value, s.Err = l.Get(ctx)
 	e := b.journal.find(s.Name)
-	if e != nil {
+	switch {
+	case e != nil:
 		s.State, s.Found, s.Wanted = Held, e.Original, e.wanted()
+	case s.Err == nil:
+		rebase(l, s.Value)
 	}
+	s.Span = l.Span()
+	s.Unit = s.Span.Unit
 	switch why := b.yielded[s.Name]; {
 	case s.Err != nil:
 		s.Note = s.Err.Error()

@@ -128,26 +128,13 @@ func setAside(h *host.Host, s stored, log *slog.Logger) error {
 	return nil
 }
 
-// writeJournal makes j durable; with backup a second copy too, so that no single bad file loses an original. Only the
-// first copy's error counts.
-func writeJournal(h *host.Host, j journal, backup bool, log *slog.Logger) error {
-	data, err := j.marshal()
-	if err != nil {
-		return err
-	}
+// writeJournal makes a journal's text durable.
+func writeJournal(h *host.Host, data []byte) error {
 	if len(data) > host.MaxFile {
 		return fmt.Errorf("%s: longer than %d bytes", h.Var.File(journalFile), host.MaxFile)
 	}
 	if err := h.Var.Mkdir("", 0o700); err != nil {
 		return err
 	}
-	if err := h.Var.Replace(journalFile, data, 0o600); err != nil {
-		return err
-	}
-	if backup {
-		if err := h.Var.Replace(backupFile, data, 0o600); err != nil {
-			log.Warn("second copy of the journal not written", "file", h.Var.File(backupFile), "err", err)
-		}
-	}
-	return nil
+	return h.Var.Replace(journalFile, data, 0o600)
 }
