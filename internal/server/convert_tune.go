@@ -1,0 +1,135 @@
+package server
+
+import (
+	"math"
+	"strings"
+
+	qunerv1 "github.com/qunerd/quner/api/quner/v1"
+	"github.com/qunerd/quner/internal/daemon"
+	"github.com/qunerd/quner/internal/tune"
+)
+
+func planOut(p daemon.TunePlan) *qunerv1.TunePlan {
+	return &qunerv1.TunePlan{
+		Axes: each(p.Axes, func(a tune.Axis) *qunerv1.TuneAxis {
+			return &qunerv1.TuneAxis{Name: a.Name, States: a.States, Found: count(a.Found)}
+		}),
+		MaxWindows: count(p.MaxWindows), BaseWatts: p.Base.Watts(), Devices: p.Devices,
+	}
+}
+
+func progressOut(p tune.Progress, best string) *qunerv1.TuneProgress {
+	s := p.Sample
+	out := &qunerv1.TuneProgress{
+		Window: count(p.Window), MaxWindows: count(p.Max), State: []string{p.Label}, Best: best, Voided: s.Void,
+		Phase: string(p.Phase),
+	}
+	if s.Seconds > 0 {
+		out.WorkPerSecond, out.Watts = s.Work/s.Seconds, s.Joules/s.Seconds
+	}
+	if s.Work > 0 {
+		out.JoulesPerWork = s.Joules / s.Work
+	}
+	return out
+}
+
+// leader follows which state of the axis under way does best, to show it while a sweep runs. The sweep's own choice
+// weighs noise and the speed floor too; this is only the sum so far.
+type leader struct {
+	objective tune.Objective
+	axis      string
+	sums      map[string]tune.Sample
+}
+
+// see adds a window and returns the label of the best state so far, or "" while no state has energy to judge by.
+func (l *leader) see(p tune.Progress) string {
+	if p.Axis != l.axis || l.sums == nil {
+		l.axis, l.sums = p.Axis, map[string]tune.Sample{}
+	}
+	if p.Sample.Void == "" {
+		sum := l.sums[p.Label]
+		sum.Work += p.Sample.Work
+		sum.Seconds += p.Sample.Seconds
+		sum.Joules += p.Sample.Joules
+		l.sums[p.Label] = sum
+	}
+	best, least := "", math.Inf(1)
+	for label, sum := range l.sums {
+		cost := l.cost(sum)
+		if cost < least || cost == least && label < best {
+			best, least = label, cost
+		}
+	}
+	return best
+}
+
+// cost is what the objective wants least of.
+func (l *leader) cost(s tune.Sample) float64 {
+	switch l.objective {
+	case tune.WorkPerSecond:
+		return s.Seconds / s.Work
+	case tune.EDP:
+		return s.Joules / s.Work * s.Seconds / s.Work
+	default:
+		return s.Joules / s.Work
+	}
+}
+
+func reportOut(r daemon.TuneReport, spec daemon.TuneSpec) *qunerv1.TuneReport {
+	res := r.Result
+	out := &qunerv1.TuneReport{
+		Chosen: settingsOut(r.Chosen, nil), Verdict: string(r.Verdict()), Certified: r.Certified(),
+		Saving: res.Saved.Value, SavingHalfWidth: half(res.Saved), Slowdown: res.Slowdown.Value,
+		Windows: count(res.Windows), Voided: count(res.Voided), EnergyUj: int64(r.Energy), Applied: r.Applied,
+		Principle: res.Principle, Objective: res.Objective.String(), MaxSlowdown: spec.MaxSlowdown,
+		Note: sentences(r.Note, res.Note),
+	}
+	if !math.IsInf(res.Payback, 0) && !math.IsNaN(res.Payback) {
+		out.PaybackS = res.Payback
+	}
+	for i, a := range res.Axes {
+		axis := &qunerv1.AxisReport{Name: a.Name, Verdict: string(a.Verdict)}
+		if a.Chosen >= 0 && a.Chosen < len(a.States) {
+			axis.Chosen = a.States[a.Chosen].Label
+		}
+		out.Axes = append(out.Axes, axis)
+		out.States = append(out.States, statesOut(a)...)
+		out.MoreWindows += count(a.MoreWindows)
+		if i < len(res.Chosen) && axis.Chosen != "" {
+			out.ChosenLabels = append(out.ChosenLabels, axis.Chosen)
+		}
+	}
+	return out
+}
+
+// statesOut are the states of an axis that were measured, or chosen; the others have no figures to report.
+func statesOut(a tune.AxisResult) []*qunerv1.StateReport {
+	var out []*qunerv1.StateReport
+	for i, s := range a.States {
+		if s.Windows == 0 && i != a.Chosen {
+			continue
+		}
+		out = append(out, &qunerv1.StateReport{
+			State: []string{s.Label}, Windows: count(s.Windows),
+			WorkPerSecond: s.WorkPerSecond.Value, WorkPerSecondHalfWidth: half(s.WorkPerSecond),
+			Watts: s.Watts.Value, WattsHalfWidth: half(s.Watts),
+			JoulesPerWork: s.JoulesPerWork.Value, JoulesPerWorkHalfWidth: half(s.JoulesPerWork),
+			AchievedWatts: s.Achieved, Allowed: s.Allowed, InBand: s.InBand, Found: i == a.Found, Chosen: i == a.Chosen,
+		})
+	}
+	return out
+}
+
+// half is the larger half of an interval.
+func half(i tune.Interval) float64 { return max(i.High-i.Value, i.Value-i.Low) }
+
+// sentences joins notes for one line.
+func sentences(notes ...string) string {
+	var said []string
+	for _, n := range notes {
+		if n != "" {
+			said = append(said, n)
+		}
+	}
+	return strings.Join(said, "; ")
+}

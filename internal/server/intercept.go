@@ -1,0 +1,121 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/qunerd/quner/internal/daemon"
+)
+
+// caller is who makes a call, and where it came in.
+type caller struct {
+	Peer
+	on    socket
+	exact bool // may see exact CPU energy
+}
+
+// callerKey is where a call's context holds its caller.
+type callerKey struct{}
+
+// callerOf returns who makes a call that passed the interceptors.
+func callerOf(ctx context.Context) caller {
+	c, _ := ctx.Value(callerKey{}).(caller)
+	return c
+}
+
+// forDaemon is the caller as the daemon knows one.
+func (c caller) forDaemon() daemon.Caller { return daemon.Caller{UID: c.UID, PID: c.PID} }
+
+// enter checks one call and returns its context.
+func (s *Server) enter(ctx context.Context, method string, on socket) (context.Context, error) {
+	id, err := identityOf(ctx)
+	if err != nil {
+		return ctx, err
+	}
+	if id.over != nil {
+		return ctx, id.over
+	}
+	if err := s.access.authorise(s.roles, method, on, id.Peer); err != nil {
+		return ctx, err
+	}
+	return context.WithValue(ctx, callerKey{}, caller{Peer: id.Peer, on: on, exact: s.exact(on, id.Peer)}), nil
+}
+
+// unary guards the calls that are no streams.
+func (s *Server) unary(on socket) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+		end := s.begin(ctx, info.FullMethod)
+		defer func() {
+			if err = end(recover(), err); err != nil {
+				resp = nil
+			}
+		}()
+		ctx, cancel := context.WithTimeout(ctx, s.limits.Call)
+		defer cancel()
+		if ctx, err = s.enter(ctx, info.FullMethod, on); err != nil {
+			return nil, err
+		}
+		return handler(ctx, req)
+	}
+}
+
+// stream guards the calls that are streams, and those of methods the server does not know.
+func (s *Server) stream(on socket) grpc.StreamServerInterceptor {
+	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+		end := s.begin(ss.Context(), info.FullMethod)
+		defer func() { err = end(recover(), err) }()
+		ctx, err := s.enter(ss.Context(), info.FullMethod, on)
+		if err != nil {
+			return err
+		}
+		return handler(srv, knownStream{ss, ctx})
+	}
+}
+
+// knownStream is a stream whose context holds its caller.
+type knownStream struct {
+	grpc.ServerStream
+	ctx context.Context //nolint:containedctx // that is how a grpc.ServerStream hands it out
+}
+
+// Context returns the call's context.
+func (s knownStream) Context() context.Context { return s.ctx }
+
+// begin notes a call's beginning and returns what ends it: it gives an error its code, makes one of a panic, and writes
+// the line that each admin call gets. What went wrong inside the daemon is logged here, where it stops.
+func (s *Server) begin(ctx context.Context, method string) func(panicked any, err error) error {
+	began := time.Now()
+	return func(panicked any, err error) error {
+		if panicked != nil {
+			s.log.Error("panic in a call", "method", method, "panic", fmt.Sprint(panicked), "stack", string(debug.Stack()))
+			err = errPanic
+		}
+		coded := coded(err)
+		who, _ := identityOf(ctx)
+		level := slog.LevelDebug
+		switch {
+		case status.Code(coded) == codes.Internal && !errors.Is(err, errPanic):
+			level = slog.LevelError
+		case s.roles[method] == operator:
+			level = slog.LevelInfo
+		}
+		if !s.log.Enabled(ctx, level) {
+			return coded
+		}
+		attrs := []any{"method", truncated(method), "uid", who.UID, "pid", who.PID, "outcome", status.Code(coded).String(),
+			"took", time.Since(began).Round(time.Microsecond)}
+		if err != nil {
+			attrs = append(attrs, "err", err)
+		}
+		s.log.Log(ctx, level, "call", attrs...)
+		return coded
+	}
+}
