@@ -268,8 +268,8 @@ func (m *Meter) Sensors() []Sensor {
 	for i := range all {
 		s := &all[i]
 		j := slices.IndexFunc(power, func(p DevicePower) bool { return s.Counted && p.Device == s.Name })
-		if j < 0 || power[j].Known || power[j].Reason == ReasonShortWindow {
-			continue
+		if j < 0 || power[j].Known || power[j].Reason == ReasonShortWindow || power[j].Reason == ReasonGap {
+			continue // it can be read
 		}
 		s.Reason = power[j].Reason
 		s.Counted = s.Reason != ReasonMirrored
