@@ -80,5 +80,5 @@ func inUserNamespace() bool {
 // mapped reads the text of a uid_map.
 func mapped(uidMap string) bool {
 	f := strings.Fields(uidMap)
-	return len(f) > 0 && !(len(f) == 3 && f[0] == "0" && f[1] == "0" && f[2] == "4294967295")
+	return len(f) > 0 && strings.Join(f, " ") != "0 0 4294967295"
 }

@@ -48,7 +48,7 @@ func (a *app) doctorPage(r *qunerv1.DoctorResponse) {
 	a.out.printf("\n%s\n", a.out.style(bold, "Counters: what quner can measure"))
 	charged := a.doctorCounters(r.GetCounters())
 
-	a.out.printf("\n%s of %d usable, %s charged.\n", plural(usable, "lever"), len(r.GetLevers()), plural(charged, "counter"))
+	a.out.printf("\n%d of %s usable, %d of %s charged.\n", usable, plural(len(r.GetLevers()), "lever"), charged, plural(len(r.GetCounters()), "counter"))
 	switch {
 	case usable == 0 && charged == 0:
 		a.out.printf("Nothing can be moved or measured here: windows will say unknown, and nothing will break.\n")
@@ -59,13 +59,17 @@ func (a *app) doctorPage(r *qunerv1.DoctorResponse) {
 	}
 }
 
-// remark is a problem with what to do about it, printed below its table.
+// remarks prints what stands below a table.
 func (a *app) remarks(list []string) {
+	if len(list) > 0 {
+		a.out.printf("\n")
+	}
 	for _, r := range list {
-		a.out.printf("    %s\n", r)
+		a.out.printf("  %s\n", r)
 	}
 }
 
+// remark is a problem with what to do about it.
 func remark(name, detail, remedy string) []string {
 	if detail == "" && remedy == "" {
 		return nil

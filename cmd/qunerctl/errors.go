@@ -91,7 +91,7 @@ func (a *app) classify(cmd *cobra.Command, err error) *failure {
 		return &failure{error: err, code: exitError,
 			hint: "run qunerctl as the user who runs that daemon, or without --socket and " + client.EnvSocket}
 	case errors.Is(err, client.ErrUnreachable) && errors.Is(err, fs.ErrPermission):
-		return &failure{error: err, code: exitDenied, hint: a.withSudo()}
+		return &failure{error: err, code: exitDenied, hint: a.deniedHint()}
 	case errors.Is(err, client.ErrUnreachable):
 		return &failure{error: err, code: exitUnreachable, hint: a.startHint()}
 	}
@@ -107,7 +107,7 @@ func (a *app) classify(cmd *cobra.Command, err error) *failure {
 	case codes.Unavailable:
 		return &failure{error: fmt.Errorf("qunerd has gone away: %w", said), code: exitUnreachable, hint: a.startHint()}
 	case codes.PermissionDenied, codes.Unauthenticated:
-		return &failure{error: said, code: exitDenied, hint: a.withSudo()}
+		return &failure{error: said, code: exitDenied, hint: a.deniedHint()}
 	case codes.FailedPrecondition:
 		return &failure{error: said, code: exitRefused, hint: refusedHint(cmd, s.Message())}
 	case codes.InvalidArgument:
@@ -142,13 +142,25 @@ func (a *app) startHint() string {
 	return "sudo systemctl start qunerd"
 }
 
-// withSudo repeats what was typed, with the rights it needs.
-func (a *app) withSudo() string {
-	words := make([]string, len(a.args))
-	for i, w := range a.args {
-		words[i] = quote(w)
+// deniedHint repeats what was typed, by somebody who may.
+func (a *app) deniedHint() string {
+	if _, ok := a.otherDaemon(); ok {
+		return "run it as the user who runs that daemon"
 	}
-	return strings.Join(append([]string{"sudo qunerctl"}, words...), " ")
+	words := []string{"sudo qunerctl"}
+	for _, w := range a.args {
+		words = append(words, quote(w))
+	}
+	return strings.Join(words, " ")
+}
+
+// asRoot is a command line for a verb that moves the machine. A daemon of one's own is moved without sudo, which would
+// not find it.
+func (a *app) asRoot(verb string) string {
+	if _, ok := a.otherDaemon(); ok {
+		return strings.TrimSpace("qunerctl " + verb)
+	}
+	return strings.TrimSpace("sudo qunerctl " + verb)
 }
 
 // quote makes a word safe to paste into a shell; plain words stay as they are.

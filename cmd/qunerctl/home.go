@@ -91,14 +91,21 @@ func now(s *qunerv1.Status) (total, parts string) {
 			continue
 		}
 		if !d.GetKnown() {
-			unknown = append(unknown, deviceWord(d.GetDevice(), d.GetLabel())+" not known")
+			state := " not known"
+			if r := strings.ToLower(d.GetReason()); r == "sleeping" || r == "suspended" {
+				state = " asleep"
+			}
+			unknown = append(unknown, deviceWord(d.GetDevice(), d.GetLabel())+state)
 			continue
 		}
 		sum += unit.Power(d.GetPowerUw())
 		known = append(known, deviceWord(d.GetDevice(), d.GetLabel())+" "+watts(unit.Power(d.GetPowerUw())))
 	}
-	if len(known) == 0 {
-		return "not known: no energy counter", strings.Join(unknown, ", ")
+	switch {
+	case len(known) == 0 && len(unknown) == 0:
+		return "not known: no energy counter", ""
+	case len(known) == 0:
+		return "not known", strings.Join(unknown, ", ")
 	}
 	return watts(sum), strings.Join(append(known, unknown...), ", ")
 }
@@ -129,12 +136,12 @@ func (a *app) next(s *qunerv1.Status) string {
 	case len(s.GetDegraded()) > 0:
 		return do("Not all is well: "+s.GetDegraded()[0], "qunerctl doctor")
 	case s.GetMode().GetMode() == qunerv1.Mode_MODE_OFF:
-		return do("quner is paused: the host is as it was found.", "sudo qunerctl resume")
+		return do("quner is paused: the host is as it was found.", a.asRoot("resume"))
 	case len(s.GetLevers()) == 0:
 		return do("There is nothing to tune here; any command can be metered:", "qunerctl meter -- COMMAND")
 	case s.GetNeedsTune() && s.GetProfile() != qunerv1.Profile_PROFILE_IDLE:
 		return do("This machine has never been tuned for what it does now. Find its best point with your own workload:",
-			"sudo qunerctl tune --apply -- COMMAND")
+			a.asRoot("tune --apply -- COMMAND"))
 	default:
 		return do("Nothing needs doing. What does a command cost?", "qunerctl meter -- COMMAND")
 	}

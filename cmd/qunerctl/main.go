@@ -60,10 +60,11 @@ lower-case words ("training", "sampled"), an absent optional field as null.
 
 Exit codes: 0 ok, 1 error, 2 usage, 3 daemon unreachable, 4 denied,
 5 refused by policy. "meter -- CMD" exits with CMD's.`,
-		Args:          noArgs,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return a.home(cmd.Context()) },
-		Version:       version,
-		SilenceErrors: true, SilenceUsage: true,
+		Args:                       noArgs,
+		RunE:                       func(cmd *cobra.Command, _ []string) error { return a.home(cmd.Context()) },
+		Version:                    version,
+		SuggestionsMinimumDistance: 2,
+		SilenceErrors:              true, SilenceUsage: true,
 	}
 	root.SetVersionTemplate("qunerctl {{.Version}}\n")
 	root.Flags().BoolP("version", "V", false, "print the version")

@@ -39,6 +39,12 @@ func TestScripts(t *testing.T) {
 			env.Defer(func() { running.stop() })
 			return nil
 		},
+		Condition: func(cond string) (bool, error) {
+			if cond != "root" {
+				return false, fmt.Errorf("no such condition: %s", cond)
+			}
+			return os.Geteuid() == 0, nil
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"daemon":  cmdDaemon,
 			"exits":   cmdExits,

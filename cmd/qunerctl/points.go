@@ -108,7 +108,7 @@ func (a *app) listPoints(ctx context.Context) error {
 	}
 	if len(points.GetPoints()) == 0 {
 		a.out.printf("No point has been tuned on this machine yet. Find one with your own workload:\n  %s\n",
-			a.out.style(bold, "sudo qunerctl tune --apply -- COMMAND"))
+			a.out.style(bold, a.asRoot("tune --apply -- COMMAND")))
 		return nil
 	}
 	a.pointTable(points.GetPoints())

@@ -90,7 +90,7 @@ func (a *app) statusPage(s *qunerv1.Status) {
 
 	facts := a.facts(s)
 	if s.GetNeedsTune() {
-		facts[1][1].text += "; sudo qunerctl tune --apply -- COMMAND finds a better one"
+		facts[1][1].text += "; not tuned yet: " + a.asRoot("tune --apply -- COMMAND")
 	}
 	facts[2] = []cell{heading("signal"), text(signalWords(s))}
 	power, _ := now(s)
@@ -123,7 +123,7 @@ func signalWords(s *qunerv1.Status) string {
 func sweepWords(t *qunerv1.TuneState) string {
 	of := ""
 	if t.GetWorkload() != "" {
-		of = " of " + t.GetWorkload()
+		of = ", workload " + t.GetWorkload()
 	}
 	switch {
 	case t.GetRunning():

@@ -126,8 +126,8 @@ func (a *app) chart(states []*qunerv1.StateReport) {
 		case s.GetFound():
 			mark = "  as found"
 		}
-		a.out.printf("  %*s  %s %s%s\n", wide, strings.Join(s.GetState(), ", "),
-			a.out.style(look, bar(s.GetJoulesPerWork()/most, chartWidth)), perRun(s.GetJoulesPerWork()), mark)
+		a.out.printf("  %*s  %8s  %s%s\n", wide, strings.Join(s.GetState(), ", "), perRun(s.GetJoulesPerWork()),
+			a.out.style(look, bar(s.GetJoulesPerWork()/most, chartWidth)), mark)
 	}
 }
 
@@ -202,7 +202,7 @@ func (a *app) afterwards(r *qunerv1.TuneReport, f *tuneFlags, args []string) str
 	back := "The host was put back as found."
 	switch {
 	case r.GetApplied():
-		return fmt.Sprintf("The chosen state is in force and cached for the %s profile. To undo:\n  %s", f.profile, a.out.style(bold, "sudo qunerctl apply --restore"))
+		return fmt.Sprintf("The chosen state is in force and cached for the %s profile. To undo:\n  %s", f.profile, a.out.style(bold, a.asRoot("apply --restore")))
 	case r.GetVerdict() == "uncertified" && r.GetMoreWindows() > 0:
 		return fmt.Sprintf("%s To settle it:\n  %s", back, again("--max-windows", strconv.Itoa(int(r.GetWindows()+r.GetMoreWindows()))))
 	case len(r.GetChosenLabels()) > 0 && !f.start.GetApply():
@@ -214,7 +214,7 @@ func (a *app) afterwards(r *qunerv1.TuneReport, f *tuneFlags, args []string) str
 
 // tuneWords are what was typed up to the workload: the command comes last, as given, with or without "--".
 func (a *app) tuneWords(command int) []string {
-	words := []string{"qunerctl"}
+	words := []string{a.asRoot("")}
 	typed := a.args[:max(0, len(a.args)-command)]
 	if n := len(typed); n > 0 && typed[n-1] == "--" {
 		typed = typed[:n-1]

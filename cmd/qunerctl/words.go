@@ -17,6 +17,9 @@ const minus = "\u2212"
 
 // value prints a lever's value for people: 200000 mW is "200 W".
 func value(text, unitName string) string {
+	if text == "" {
+		return ""
+	}
 	scale := map[string]float64{"uW": 1e-6, "µW": 1e-6, "mW": 1e-3, "W": 1}[unitName]
 	n, err := strconv.ParseFloat(text, 64)
 	if scale == 0 || err != nil {
@@ -194,7 +197,10 @@ func reasonWords(reason string) string {
 		"daemon_restarted":             "the daemon was restarted meanwhile",
 		"daemon_unreachable":           "no daemon answered",
 		"refused":                      "the daemon had no room for another window, or failed",
-	}[reason]
+		"suspended":                    "it sleeps, and is not woken for this", "no_permission": "the daemon may not read it",
+		"no_driver": "its driver is not loaded", "absent": "the host has none", "not_supported": "the device cannot tell",
+		"unreadable": "it is there and reading it fails",
+	}[strings.ToLower(reason)]
 	if !ok {
 		return strings.ReplaceAll(reason, "_", " ")
 	}
