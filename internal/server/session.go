@@ -20,7 +20,7 @@ type meterService struct {
 // Session answers commands in their order until the caller ends the stream, goes away, or the server stops; then the
 // windows still open are abandoned. A command that is refused is answered by an error, and the session goes on.
 func (m *meterService) Session(stream grpc.BidiStreamingServer[qunerv1.SessionRequest, qunerv1.SessionResponse]) error {
-	s := &session{meter: m.server.meter, caller: callerOf(stream.Context()), windows: map[string]*meter.Window{}}
+	s := newSession(m.server.meter, callerOf(stream.Context()))
 	defer s.end()
 	for {
 		request, err := stream.Recv()
@@ -41,6 +41,10 @@ type session struct {
 	meter   *meter.Meter
 	caller  caller
 	windows map[string]*meter.Window
+}
+
+func newSession(m *meter.Meter, c caller) *session {
+	return &session{meter: m, caller: c, windows: map[string]*meter.Window{}}
 }
 
 // end abandons what is open.
