@@ -41,7 +41,7 @@ test: ## all tests that need no root and no VM, with the race detector
 
 .PHONY: crash
 crash: ## end the daemon at every write boundary, then restore
-	$(GO) test -count=1 ./test/crash
+	$(GO) test -count=1 -v -tags crash ./test/crash
 
 .PHONY: fuzz
 fuzz: ## short fuzzing of the parsers in turn (FUZZTIME=5s each, FUZZBUDGET=60s in all, FUZZSEED=where to start)

@@ -179,9 +179,6 @@ func (d *Daemon) shutdown(ctx context.Context, s *state) error {
 	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
 	defer cancel()
 	out, err := s.bank.Restore(ctx, false)
-	for _, w := range out.Writes {
-		d.log.Info("put back", "lever", w.Lever, "from", w.From, "to", w.To)
-	}
 	for _, l := range out.Left {
 		d.log.Warn("left as it is", "lever", l.Lever, "why", l.Why)
 	}

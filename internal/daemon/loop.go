@@ -100,12 +100,9 @@ func (d *Daemon) apply(ctx context.Context, s *state) ([]levers.Write, error) {
 	return writes, err
 }
 
-// move is the only way the daemon moves levers: through the bank, told to the meter, said in the log.
+// move is the only way the daemon moves levers: through the bank, which logs each write, and told to the meter.
 func (d *Daemon) move(ctx context.Context, s *state, p levers.Point) ([]levers.Write, error) {
 	writes, err := s.bank.Apply(ctx, p)
-	for _, w := range writes {
-		d.log.Info("lever", "name", w.Lever, "from", w.From, "to", w.To, "note", w.Note)
-	}
 	s.point = p
 	// What is in force decides the idle floor, so a change of it is a cut of every open window's timeline.
 	d.meter.SetCondition(ctx, p.Key())

@@ -115,7 +115,7 @@ func (t *sweep) begin(ctx context.Context, s *state) error {
 		return fmt.Errorf("%w: no lever to tune on this host; doctor says why", ErrRefused)
 	}
 	t.rest = t.unswept(ctx, s)
-	t.plan = TunePlan{MaxWindows: t.spec.MaxWindows, Base: d.cfg.Base, Devices: d.meter.Counted()}
+	t.plan = TunePlan{MaxWindows: t.spec.MaxWindows, Base: d.cfg.Base, Devices: d.counted()}
 	if t.plan.MaxWindows == 0 {
 		t.plan.MaxWindows = windowsPerAxis * len(t.axes)
 	}
@@ -129,6 +129,17 @@ func (t *sweep) begin(ctx context.Context, s *state) error {
 		"axes", len(t.axes), "max_windows", t.plan.MaxWindows)
 	d.publish(s)
 	return nil
+}
+
+// counted names the devices a window of the sweep sums.
+func (d *Daemon) counted() []string {
+	var names []string
+	for _, sensor := range d.meter.Sensors() {
+		if sensor.Counted {
+			names = append(names, sensor.Name)
+		}
+	}
+	return names
 }
 
 // windowsPerAxis is the default budget: a pass over 9 states with pre-check takes about 15 windows, refining the rest.
