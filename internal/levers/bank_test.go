@@ -199,6 +199,26 @@ func TestForce(t *testing.T) {
 	}
 }
 
+func TestForceThatFails(t *testing.T) {
+	m := newMachine(t)
+	b := m.bank()
+	m.apply(b, Setting{policy0, "powersave"})
+	m.setGovernor(0, "performance")
+	m.breakFiles(func(a host.Access) error {
+		if a.Op == host.OpWrite && a.Name == governorFile(0) {
+			return unix.EBUSY
+		}
+		return nil
+	})
+	if r, err := b.Restore(t.Context(), true); !errors.Is(err, unix.EBUSY) || len(r.Left) != 1 || !r.Left[0].Kept {
+		t.Fatalf("%v, %v", r, err)
+	}
+	m.breakFiles(nil)
+	if r := m.restore(b); m.governor(0) != "performance" || len(r.Left) != 1 || r.Left[0].Kept {
+		t.Errorf("an attempt made somebody else's value ours: %v, host has %s", r, m.settings())
+	}
+}
+
 func TestYieldLasts(t *testing.T) {
 	m := newMachine(t)
 	b := m.bank()
@@ -397,5 +417,51 @@ func TestEndedContext(t *testing.T) {
 	cancel()
 	if _, err := b.Apply(ctx, NewPoint(Setting{policy0, "powersave"}, Setting{boardCap, "200000"})); err == nil || m.settings() != found {
 		t.Errorf("Apply with an ended context: %v, host has %s", err, m.settings())
+	}
+}
+
+func TestCrashBetweenJournalAndWrite(t *testing.T) {
+	m := newMachine(t)
+	b := m.bank()
+	dead := false
+	m.breakFiles(func(a host.Access) error {
+		if dead = dead || a.Name == governorFile(0) && a.Op == host.OpWrite; dead {
+			return errors.New("the process is dead")
+		}
+		return nil
+	})
+	_, _ = b.Apply(t.Context(), NewPoint(Setting{policy0, "powersave"}))
+	m.breakFiles(nil)
+	if b = m.bank(); b.Held() != 1 || m.governor(0) != "schedutil" {
+		t.Fatalf("%d held, host has %s", b.Held(), m.settings())
+	}
+	if w := m.apply(b, Setting{policy0, "performance"}); len(w) != 1 || w[0].Note != "" || m.governor(0) != "performance" {
+		t.Errorf("the next process takes the host as found for somebody else's: %v", w)
+	}
+}
+
+func TestRefusedWriteHoldsNothing(t *testing.T) {
+	m := newMachine(t)
+	b := m.bank()
+	m.board.with(func(b *board) { b.setErr = host.ErrNoPermission })
+	w, err := b.Apply(t.Context(), NewPoint(Setting{boardCap, "200000"}))
+	if !errors.Is(err, host.ErrNoPermission) || len(w) != 0 || b.Held() != 0 || len(m.stored().entries) != 0 {
+		t.Errorf("%v, %v, %d held", w, err, b.Held())
+	}
+	if s := b.States(t.Context())[2]; s.State != Free || s.Found != "" {
+		t.Errorf("state %+v", s)
+	}
+}
+
+func TestSpanFollowsTheOwner(t *testing.T) {
+	m := newMachine(t)
+	b := m.bank()
+	m.board.with(func(b *board) { b.limit = 220 * unit.Watt })
+	if s := b.States(t.Context())[2]; s.Span.Hi != 220000 || s.Unit != "mW" {
+		t.Errorf("span of a free lever %+v, the owner has set 220 W", s.Span)
+	}
+	m.apply(b, Setting{boardCap, "150000"})
+	if s := b.States(t.Context())[2]; s.Span.Hi != 220000 || s.Found != "220000" || s.Wanted != "150000" || s.Value != "150000" {
+		t.Errorf("state of a held lever %+v", s)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/qunerd/quner/internal/host"
 	"github.com/qunerd/quner/internal/unit"
 )
@@ -32,11 +34,23 @@ func TestJournalRecovery(t *testing.T) {
 		}
 	}
 	tests := map[string]func(*machine){
-		"0 bytes":          func(m *machine) { m.put(varDir+journalFile, "") },
-		"cut off":          func(m *machine) { m.put(varDir+journalFile, good(m)[:100]) },
-		"a bit turned":     func(m *machine) { m.put(varDir+journalFile, strings.Replace(good(m), "300000", "310000", 1)) },
-		"too long":         func(m *machine) { m.put(varDir+journalFile, good(m)+strings.Repeat(" ", host.MaxFile)) },
-		"a link":           func(m *machine) { m.put("elsewhere", good(m)); link(m, filepath.Join(m.root, "elsewhere")) },
+		"0 bytes":      func(m *machine) { m.put(varDir+journalFile, "") },
+		"cut off":      func(m *machine) { m.put(varDir+journalFile, good(m)[:100]) },
+		"a bit turned": func(m *machine) { m.put(varDir+journalFile, strings.Replace(good(m), "300000", "310000", 1)) },
+		"too long":     func(m *machine) { m.put(varDir+journalFile, good(m)+strings.Repeat(" ", host.MaxFile)) },
+		"a link": func(m *machine) {
+			forged := m.stored()
+			forged.entries[0].Original = "userspace"
+			m.put("elsewhere", string(marshalled(m.t, forged)))
+			link(m, filepath.Join(m.root, "elsewhere"))
+		},
+		"a pipe": func(m *machine) {
+			file := filepath.Join(m.root, varDir, journalFile)
+			_ = os.Remove(file)
+			if err := unix.Mkfifo(file, 0o600); err != nil {
+				m.t.Fatal(err)
+			}
+		},
 		"a dangling link":  func(m *machine) { link(m, "nowhere") },
 		"gone":             func(m *machine) { _ = os.Remove(filepath.Join(m.root, varDir, journalFile)) },
 		"writable by all":  func(m *machine) { _ = os.Chmod(filepath.Join(m.root, varDir, journalFile), 0o666) },
@@ -49,11 +63,32 @@ func TestJournalRecovery(t *testing.T) {
 			spoil(m)
 			b := m.bank()
 			m.breakFiles(nil)
+			m.apply(b, Setting{policy0, "powersave"}, Setting{boardCap, "200000"})
+			if len(m.stored().entries) != 2 {
+				t.Error("the journal's place is still empty")
+			}
 			m.apply(b, Setting{policy0, "performance"}) // goes on: the originals are known
 			if r := m.restore(m.bank()); m.settings() != found || len(r.Left) != 0 {
 				t.Errorf("restored %q, was %q, left %v\n%s", m.settings(), found, r.Left, m.log.String())
 			}
 		})
+	}
+}
+
+func TestNewestCopyCounts(t *testing.T) {
+	copies := []string{host.Temp(journalFile), backupFile, host.Temp(backupFile)}
+	for newest := range copies {
+		m := newMachine(t)
+		for i, name := range copies {
+			j := sampleJournal()
+			if i == newest {
+				j.generation = 9
+			}
+			m.put(varDir+name, string(marshalled(t, j)))
+		}
+		if s, err := readStored(m.host); err != nil || s.from != copies[newest] || s.journal.generation != 9 {
+			t.Errorf("read generation %d from %s, %v; want %s", s.journal.generation, s.from, err, copies[newest])
+		}
 	}
 }
 
