@@ -26,7 +26,7 @@ const DefaultTimeout = 3 * time.Second
 
 // ErrUnreachable is wrapped by each error that says that no daemon answered. The cause is wrapped too: fs.ErrNotExist
 // (no socket), fs.ErrPermission (not for this caller), ECONNREFUSED (nobody listens), ErrPeer.
-var ErrUnreachable = errors.New("no daemon answers")
+var ErrUnreachable = errors.New("daemon not reached")
 
 // Options say which daemon to talk to and how. The zero value is the system's daemon on its public socket.
 type Options struct {

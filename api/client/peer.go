@@ -54,6 +54,9 @@ func trusted(peer uint32, r peerRules) error {
 	case r.inUserNS && peer == r.overflow && !r.admin:
 		return nil
 	}
+	if r.self == 0 {
+		return fmt.Errorf("%w: uid %d (allowed to root: root's own)", ErrPeer, peer)
+	}
 	return fmt.Errorf("%w: uid %d (allowed: root and uid %d)", ErrPeer, peer, r.self)
 }
 

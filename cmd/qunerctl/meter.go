@@ -64,7 +64,7 @@ Joules are above idle where the idle floor is given:
 	flags.SetInterspersed(false)
 	flags.StringVar(&f.open.Name, "name", "", "`NAME` of the window")
 	flags.StringSliceVar(&f.open.Devices, "devices", nil, "charge these `DEVICES` (qunerctl doctor names them); default: GPUs that are awake, CPU packages, dram")
-	flags.StringVar(&f.idle, "idle-watts", "", "idle floor `gpu=50±2,cpu=20` in watts, per kind or device")
+	flags.StringVar(&f.idle, "idle-watts", "", "idle floor in watts per kind or device, `gpu=50,cpu=20` (± as in the example)")
 	flags.StringVar(&f.open.Workload, "workload", "", "`NAME` of the workload")
 	flags.Float64Var(&f.close.Work, "work", 0, "amount of work that the command does, for joules per unit")
 	flags.StringVar(&f.open.Unit, "unit", "", "what work is counted in: tokens, requests")

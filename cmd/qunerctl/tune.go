@@ -139,6 +139,7 @@ func (a *app) tune(cmd *cobra.Command, f *tuneFlags, args []string) error {
 	case a.json:
 		return writeJSON(a.out, sweep.plan)
 	case sweep.report != nil:
+		a.err.printf("\n") // between the progress and the page, which is for standard output
 		a.tunePage(sweep.report, f, args)
 	case sweep.dryRun:
 		a.out.planPage(sweep.plan)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -217,6 +218,29 @@ func TestReasonsAreAllInPlainWords(t *testing.T) {
 	}
 	if got := reasonWords("of_a_newer_daemon"); got != "of a newer daemon" {
 		t.Errorf("an unknown reason reads %q", got)
+	}
+}
+
+func TestWaitingGivesASignOfLifeAfterASecond(t *testing.T) {
+	for _, c := range []struct {
+		tty  bool
+		took time.Duration
+		want string
+	}{
+		{false, 900 * time.Millisecond, ""},
+		{true, 900 * time.Millisecond, ""},
+		{false, 2500 * time.Millisecond, "asking …\n"},
+		{true, 2500 * time.Millisecond, "\rasking … 1 s\x1b[K\rasking … 2 s\x1b[K\r\x1b[K"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var said strings.Builder
+			stop := (&app{err: &screen{Writer: &said, tty: c.tty}}).waiting("asking")
+			time.Sleep(c.took)
+			stop()
+			if said.String() != c.want {
+				t.Errorf("terminal %t, %v: said %q, want %q", c.tty, c.took, said.String(), c.want)
+			}
+		})
 	}
 }
 
