@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	qunerv1 "github.com/qunerd/quner/api/quner/v1"
 )
@@ -81,9 +82,10 @@ func (s *Server) exact(on socket, p Peer) bool {
 	return on == onAdmin || s.opts.ExactGroup != nil && p.In(*s.opts.ExactGroup)
 }
 
+// truncated keeps a text from elsewhere short; it stays valid UTF-8.
 func truncated(s string) string {
 	if len(s) > 100 {
-		return s[:100] + "…"
+		return strings.ToValidUTF8(s[:100], "") + "…"
 	}
 	return s
 }

@@ -1,0 +1,282 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	qunerv1 "github.com/qunerd/quner/api/quner/v1"
+	"github.com/qunerd/quner/internal/daemon"
+	"github.com/qunerd/quner/internal/levers"
+	"github.com/qunerd/quner/internal/profiles"
+	"github.com/qunerd/quner/internal/tune"
+	"github.com/qunerd/quner/internal/unit"
+)
+
+// twoStates is a plan of one axis with two states.
+var twoStates = daemon.TunePlan{
+	Axes:       []tune.Axis{{Name: "gpu", States: []string{"100 W", "300 W"}, Found: 1}},
+	MaxWindows: 8, Base: 40 * unit.Watt, Devices: []string{"gpu/GPU-1"},
+}
+
+// sweepOf is a daemon's sweep that runs the workload n times.
+func sweepOf(n int) func(context.Context, daemon.TuneSpec, daemon.TuneWorkload) (daemon.TuneReport, error) {
+	return func(ctx context.Context, spec daemon.TuneSpec, w daemon.TuneWorkload) (daemon.TuneReport, error) {
+		if err := w.Plan(twoStates); err != nil || spec.DryRun {
+			return daemon.TuneReport{Plan: twoStates}, err
+		}
+		for i := range n {
+			label := twoStates.Axes[0].States[i%2]
+			work, err := w.Run(ctx, daemon.TuneRun{Window: i + 1, MaxWindows: 8, State: []string{label}, AtLeast: 2 * time.Second})
+			if err != nil {
+				return daemon.TuneReport{}, fmt.Errorf("tune: %w", err)
+			}
+			w.Progress(tune.Progress{Axis: "gpu", Phase: tune.PhasePass, Label: label, Window: i + 1, Max: 8,
+				Sample: tune.Sample{Work: work, Seconds: 2, Joules: 100 * float64(1+i%2)}})
+		}
+		return theReport(), nil
+	}
+}
+
+func theReport() daemon.TuneReport {
+	nan := math.NaN()
+	return daemon.TuneReport{
+		Plan: twoStates, Energy: 3 * unit.Kilojoule, Applied: true, Note: "kept",
+		Chosen: levers.NewPoint(levers.Setting{Lever: "nvml/GPU-1", Value: "100000"}),
+		Result: tune.Result{
+			Objective: tune.WorkPerJoule, Principle: tune.Principle, Chosen: []int{0}, Windows: 5, Voided: 1, Payback: 900,
+			Saved: tune.Interval{Value: 0.5, Low: 0.48, High: 0.53}, Slowdown: tune.Interval{Value: 0.04, Low: 0.03, High: 0.05},
+			Axes: []tune.AxisResult{{
+				Name: "gpu", Found: 2, Chosen: 0, Verdict: tune.Edge,
+				States: []tune.StateResult{
+					{Label: "100 W", Windows: 2, JoulesPerWork: tune.Interval{Value: 50, Low: 49, High: 52}, Allowed: true, InBand: true},
+					{Label: "200 W", Skipped: "not reached", JoulesPerWork: tune.Interval{Value: nan, Low: nan, High: nan}},
+					{Label: "300 W", Windows: 2, JoulesPerWork: tune.Interval{Value: 100, Low: 99, High: 101}, Allowed: true},
+				},
+			}},
+		},
+	}
+}
+
+type tuneClient = grpc.BidiStreamingClient[qunerv1.TuneRequest, qunerv1.TuneResponse]
+
+func openTune(t *testing.T, s *stand) (tuneClient, context.CancelFunc) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	c, err := qunerv1.NewAdminServiceClient(dial(t, s.admin())).Tune(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, cancel
+}
+
+func send(t *testing.T, c tuneClient, m *qunerv1.TuneRequest) {
+	t.Helper()
+	if err := c.Send(m); err != nil && !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+}
+
+func startMessage(s *qunerv1.TuneStart) *qunerv1.TuneRequest {
+	return &qunerv1.TuneRequest{Message: &qunerv1.TuneRequest_Start{Start: s}}
+}
+
+func finished(window uint32, work float64, failure string) *qunerv1.TuneRequest {
+	return &qunerv1.TuneRequest{Message: &qunerv1.TuneRequest_Finished{
+		Finished: &qunerv1.RunFinished{Window: window, Work: work, Failure: failure}}}
+}
+
+func receive(t *testing.T, c tuneClient) *qunerv1.TuneResponse {
+	t.Helper()
+	m, err := c.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestTune(t *testing.T) {
+	s := start(t, nil)
+	s.tune = sweepOf(4)
+	c, _ := openTune(t, s)
+	send(t, c, startMessage(&qunerv1.TuneStart{Workload: "bert", Apply: true}))
+	plan := receive(t, c).GetPlan()
+	if plan.GetBaseWatts() != 40 || plan.GetAxes()[0].GetFound() != 1 || plan.GetDevices()[0] != "gpu/GPU-1" {
+		t.Errorf("%v", plan)
+	}
+	for i := range uint32(4) {
+		run := receive(t, c).GetRun()
+		if run.GetWindow() != i+1 || run.GetMinMs() != 2000 || run.GetState()[0] != twoStates.Axes[0].States[i%2] {
+			t.Fatalf("run %d: %v", i, run)
+		}
+		send(t, c, finished(run.GetWindow(), 2, ""))
+		p := receive(t, c).GetProgress()
+		if p.GetBest() != "100 W" || p.GetJoulesPerWork() != 50*float64(1+i%2) || p.GetWorkPerSecond() != 1 || p.GetPhase() != "pass" {
+			t.Errorf("progress %d: %v", i, p)
+		}
+	}
+	r := receive(t, c).GetReport()
+	if r.GetVerdict() != "edge" || !r.GetCertified() || r.GetSaving() != 0.5 || math.Abs(r.GetSavingHalfWidth()-0.03) > 1e-12 ||
+		r.GetMaxSlowdown() != 0.10 || r.GetEnergyUj() != 3_000_000_000 || r.GetPaybackS() != 900 || !r.GetApplied() ||
+		r.GetChosenLabels()[0] != "100 W" || r.GetChosen()[0].GetValue() != "100000" || r.GetPrinciple() != tune.Principle {
+		t.Errorf("%v", r)
+	}
+	if states := r.GetStates(); len(states) != 2 || !states[0].GetChosen() || !states[1].GetFound() || states[0].GetJoulesPerWorkHalfWidth() != 2 {
+		t.Errorf("a state that was not measured has no figures to show: %v", states)
+	}
+	if _, err := c.Recv(); !errors.Is(err, io.EOF) {
+		t.Errorf("the end: %v", err)
+	}
+}
+
+func TestTuneTellsTheDaemonWhatIsWanted(t *testing.T) {
+	s := start(t, nil)
+	var got daemon.TuneSpec
+	s.tune = func(_ context.Context, spec daemon.TuneSpec, w daemon.TuneWorkload) (daemon.TuneReport, error) {
+		got = spec
+		return daemon.TuneReport{}, w.Plan(twoStates)
+	}
+	c, _ := openTune(t, s)
+	none := 0.0
+	send(t, c, startMessage(&qunerv1.TuneStart{Profile: qunerv1.Profile_PROFILE_IDLE, Objective: "edp", MaxSlowdown: &none, NoCpu: true,
+		Force: true, MaxWindows: 7, DryRun: true}))
+	receive(t, c)
+	if _, err := c.Recv(); !errors.Is(err, io.EOF) {
+		t.Fatalf("a dry run ends after its plan: %v", err)
+	}
+	want := daemon.TuneSpec{Caller: got.Caller, Profile: profiles.Idle, Objective: tune.EDP, NoCPU: true, Force: true, MaxWindows: 7, DryRun: true}
+	if got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+func TestTuneRefusesWhatMakesNoSense(t *testing.T) {
+	s := start(t, nil)
+	high, nan := 1.0, math.NaN()
+	for name, first := range map[string]*qunerv1.TuneRequest{
+		"no start":        finished(1, 1, ""),
+		"nothing":         {},
+		"bad workload":    startMessage(&qunerv1.TuneStart{Workload: "a b"}),
+		"long workload":   startMessage(&qunerv1.TuneStart{Workload: strings.Repeat("a", 65)}),
+		"bad objective":   startMessage(&qunerv1.TuneStart{Objective: "fun"}),
+		"bad profile":     startMessage(&qunerv1.TuneStart{Profile: 77}),
+		"a full stop":     startMessage(&qunerv1.TuneStart{MaxSlowdown: &high}),
+		"not a number":    startMessage(&qunerv1.TuneStart{MaxSlowdown: &nan}),
+		"nothing to move": startMessage(&qunerv1.TuneStart{NoGpu: true, NoCpu: true}),
+		"for ever":        startMessage(&qunerv1.TuneStart{MaxWindows: 1 << 30}),
+	} {
+		c, _ := openTune(t, s)
+		send(t, c, first)
+		if _, err := c.Recv(); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if len(s.calls) != 0 {
+		t.Errorf("the daemon was asked: %v", s.calls)
+	}
+}
+
+func TestTuneEndsWithABadRun(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer *qunerv1.TuneRequest
+		want   codes.Code
+		says   string
+	}{
+		"it failed":     {finished(1, 0, "exit status 3\x1b[2J"), codes.Aborted, "exit status 3?[2J"},
+		"no work":       {finished(1, 0, ""), codes.InvalidArgument, "work 0"},
+		"endless work":  {finished(1, math.Inf(1), ""), codes.InvalidArgument, "work +Inf"},
+		"no number":     {finished(1, math.NaN(), ""), codes.InvalidArgument, "work NaN"},
+		"another's end": {finished(2, 1, ""), codes.InvalidArgument, "window 2 has ended"},
+		"a second go":   {startMessage(&qunerv1.TuneStart{}), codes.InvalidArgument, "only the ends of runs"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, nil)
+			s.tune = sweepOf(2)
+			stream, _ := openTune(t, s)
+			send(t, stream, startMessage(&qunerv1.TuneStart{}))
+			receive(t, stream) // plan
+			receive(t, stream) // run
+			send(t, stream, c.answer)
+			_, err := stream.Recv()
+			if status.Code(err) != c.want || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%v, want %v with %q", err, c.want, c.says)
+			}
+		})
+	}
+}
+
+func TestTuneEndsWhenItsCallerGoes(t *testing.T) {
+	for name, leave := range map[string]func(tuneClient, context.CancelFunc) error{
+		"the caller dies":    func(_ tuneClient, cancel context.CancelFunc) error { cancel(); return nil },
+		"the caller says so": func(c tuneClient, _ context.CancelFunc) error { return c.CloseSend() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, nil)
+			ended := make(chan error, 1)
+			settling := make(chan struct{})
+			s.tune = func(ctx context.Context, _ daemon.TuneSpec, w daemon.TuneWorkload) (daemon.TuneReport, error) {
+				close(settling)
+				<-ctx.Done() // between two runs, where nobody waits for the caller
+				_, err := w.Run(ctx, daemon.TuneRun{Window: 1})
+				ended <- errors.Join(err, context.Cause(ctx))
+				return daemon.TuneReport{}, err
+			}
+			c, cancel := openTune(t, s)
+			send(t, c, startMessage(&qunerv1.TuneStart{}))
+			<-settling
+			if err := leave(c, cancel); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case err := <-ended:
+				if !errors.Is(err, errGone) && !errors.Is(err, context.Canceled) {
+					t.Errorf("%v", err)
+				}
+			case <-time.After(10 * time.Second):
+				t.Error("the sweep goes on")
+			}
+		})
+	}
+}
+
+func TestLeaderFollowsTheObjective(t *testing.T) {
+	slow := tune.Progress{Axis: "gpu", Label: "slow", Sample: tune.Sample{Work: 1, Seconds: 2, Joules: 100}}
+	fast := tune.Progress{Axis: "gpu", Label: "fast", Sample: tune.Sample{Work: 1, Seconds: 1, Joules: 150}}
+	void := tune.Progress{Axis: "gpu", Label: "void", Sample: tune.Sample{Work: 9, Seconds: 1, Joules: 1, Void: "noise"}}
+	dark := tune.Progress{Axis: "cpu", Label: "dark", Sample: tune.Sample{Work: 1, Seconds: 1, Joules: math.NaN()}}
+	for objective, want := range map[tune.Objective]string{tune.WorkPerJoule: "slow", tune.WorkPerSecond: "fast", tune.EDP: "fast"} {
+		l := leader{objective: objective}
+		l.see(slow)
+		l.see(fast)
+		if got := l.see(void); got != want {
+			t.Errorf("%v: %q, want %q", objective, got, want)
+		}
+	}
+	l := leader{}
+	l.see(slow)
+	if got := l.see(dark); got != "" {
+		t.Errorf("a new axis without energy: %q", got)
+	}
+}
+
+func TestReportOfASweepThatFoundNothing(t *testing.T) {
+	nan := math.NaN()
+	r := reportOut(daemon.TuneReport{Result: tune.Result{
+		Saved: tune.Interval{Value: nan, Low: nan, High: nan}, Payback: math.Inf(1), Note: "in turn",
+		Axes: []tune.AxisResult{{Name: "gpu", Chosen: tune.Nothing, Verdict: tune.NoEnergy}},
+	}, Note: "nothing to apply"}, daemon.TuneSpec{})
+	if r.GetVerdict() != "no_energy" || r.GetCertified() || r.GetPaybackS() != 0 || len(r.GetChosenLabels()) != 0 ||
+		!math.IsNaN(r.GetSaving()) || r.GetNote() != "nothing to apply; in turn" {
+		t.Errorf("%v", r)
+	}
+}
