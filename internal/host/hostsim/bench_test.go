@@ -1,6 +1,9 @@
 package hostsim
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // BenchmarkReadCounter is what a simulated counter costs its reader: the hook, the file written and read.
 func BenchmarkReadCounter(b *testing.B) {
@@ -24,6 +27,22 @@ func BenchmarkHook(b *testing.B) {
 		s.mu.Unlock()
 		if err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkHour is an hour of a machine under load whose counter is read each ten seconds.
+func BenchmarkHour(b *testing.B) {
+	f := fixture(b, "workstation")
+	for b.Loop() {
+		s := newSim(b, f)
+		s.start = s.start.Add(-time.Hour)
+		for t := time.Duration(0); t < time.Hour; t += 10 * time.Second {
+			s.mu.Lock()
+			if _, ok := s.counterText("sys/devices/virtual/powercap/intel-rapl/intel-rapl:0/energy_uj", t); !ok {
+				b.Fatal("no counter")
+			}
+			s.mu.Unlock()
 		}
 	}
 }

@@ -25,15 +25,15 @@ func (s *Sim) driver() host.Driver {
 	return driver{s}
 }
 
-func (d driver) Init() error     { return d.sim.call("", "init", false) }
-func (d driver) Shutdown() error { return d.sim.call("", "shutdown", false) }
+func (d driver) Init() error     { return d.sim.library("init") }
+func (d driver) Shutdown() error { return d.sim.library("shutdown") }
 
 func (d driver) Version() (string, error) {
-	return d.sim.fix.model.GPUs[0].Driver, d.sim.call("", "version", false)
+	return d.sim.fix.model.GPUs[0].Driver, d.sim.library("version")
 }
 
 func (d driver) Devices() ([]host.Device, error) {
-	if err := d.sim.call("", "devices", false); err != nil {
+	if err := d.sim.library("devices"); err != nil {
 		return nil, err
 	}
 	all := make([]host.Device, len(d.sim.boards))
@@ -85,13 +85,14 @@ func (b *board) save(limit unit.Power) error {
 	return replace(b.sim.dir, b.stateFile(), []byte(text))
 }
 
-// call counts a driver call and decides whether it comes about. It is called without the lock.
-func (s *Sim) call(uuid, call string, changes bool) error {
+// library makes a call of the driver's that is about no board.
+func (s *Sim) library(call string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.enter(uuid, call, changes, func() {})
+	return s.enter("", call, false, nil)
 }
 
+// enter counts a driver call and decides whether it comes about.
 func (s *Sim) enter(uuid, call string, changes bool, tear func()) error {
 	name := "gpu/" + uuid + "/" + call
 	s.touch(name, name, changes)

@@ -94,7 +94,7 @@ func (s *Sim) scanLoads(checkPids bool) (news bool, err error) {
 		there[name] = true
 		known := s.files[name]
 		if known == nil || !os.SameFile(known.info, info) || !known.info.ModTime().Equal(info.ModTime()) {
-			news = s.readLoad(name, info, now) || news
+			news = s.readLoad(name, info) || news
 		} else if checkPids && isDead(known.load.pid) {
 			s.end(known.load, now)
 			_ = os.Remove(filepath.Join(s.dir, loadDir, name)) // its owner cannot
@@ -114,7 +114,7 @@ func (s *Sim) scanLoads(checkPids bool) (news bool, err error) {
 func (s *Sim) end(l *load, at time.Duration) { l.to = min(l.to, at) }
 
 // readLoad takes up one load file. One that cannot be read is not there: its owner gets no rate and says so.
-func (s *Sim) readLoad(name string, info os.FileInfo, now time.Duration) bool {
+func (s *Sim) readLoad(name string, info os.FileInfo) bool {
 	data, err := os.ReadFile(filepath.Join(s.dir, loadDir, name))
 	if err != nil {
 		return false
@@ -127,7 +127,7 @@ func (s *Sim) readLoad(name string, info os.FileInfo, now time.Duration) bool {
 	if err != nil {
 		return false
 	}
-	clock := monotonic()
+	now, clock := s.now(), monotonic()
 	since := func(stamp int64) time.Duration { return now - (clock - time.Duration(stamp)) }
 	f := s.files[name]
 	if f == nil {

@@ -43,13 +43,15 @@ type Sim struct {
 	faultState
 }
 
-// New sets a machine up in dir, or takes up the one that is there, which must be the same fixture.
+// New sets a machine up in dir, or takes up the one that is there, which must be the same fixture. In a synctest bubble
+// it is to be called in the bubble, since the machine's time begins here.
 func New(dir string, f Fixture, o Options) (*Sim, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
-	if err := unpack(dir, f); err != nil {
+	fresh, err := unpack(dir, f)
+	if err != nil {
 		return nil, err
 	}
 	f.zones = slices.Clone(f.zones) // where each counter began is the machine's own
@@ -63,6 +65,10 @@ func New(dir string, f Fixture, o Options) (*Sim, error) {
 	}
 	if err := s.takeUp(); err != nil {
 		return nil, err
+	}
+	// A machine that is taken up may be running in another process, which then knows its load better.
+	if fresh {
+		s.refreshLoad()
 	}
 	root := filepath.Join(dir, "host")
 	tree := s.hook("")
@@ -119,7 +125,9 @@ func (s *Sim) Suspend(d time.Duration) {
 func (s *Sim) Truth(device string) unit.Energy {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sums := s.line.until(s.now())
+	now := s.now()
+	s.line.settle(now)
+	sums := s.line.until(now)
 	for i := range s.boards {
 		if device == boardName(i) {
 			return sums[s.line.parts.board(i)].uj

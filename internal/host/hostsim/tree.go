@@ -29,41 +29,41 @@ const (
 // ErrNoSimulation means that a directory holds no simulated machine.
 var ErrNoSimulation = errors.New("not the directory of a simulated host")
 
-// unpack writes the fixture's tree below dir, unless it is there. The copy of the fixture comes last: without it the
-// directory is no machine yet.
-func unpack(dir string, f Fixture) error {
+// unpack writes the fixture's tree below dir, unless it is there; fresh is whether it was not. The copy of the fixture
+// comes last: without it the directory is no machine yet.
+func unpack(dir string, f Fixture) (fresh bool, err error) {
 	old, err := os.ReadFile(filepath.Join(dir, fixtureCopy))
 	if err == nil {
 		if !bytes.Equal(old, f.source) {
-			return fmt.Errorf("%s: holds another simulated host than %s", dir, f.Name())
+			return false, fmt.Errorf("%s: holds another simulated host than %s", dir, f.Name())
 		}
-		return nil
+		return false, nil
 	}
 	for _, sub := range []string{loadDir, spareDir, "var", "host/sys", "host/proc", "host/etc/quner"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
-			return err
+			return false, err
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.files)) {
 		file := filepath.Join(dir, "host", name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			return err
+			return false, err
 		}
 		if err := os.WriteFile(file, []byte(f.files[name]), 0o644); err != nil {
-			return err
+			return false, err
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.links)) {
 		file := filepath.Join(dir, "host", name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			return err
+			return false, err
 		}
 		// A start that was interrupted may have made it.
 		if err := os.Symlink(f.links[name], file); err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
+			return false, err
 		}
 	}
-	return replace(dir, fixtureCopy, f.source)
+	return true, replace(dir, fixtureCopy, f.source)
 }
 
 // takeUp reads the settings and counters the tree stands at.
@@ -101,7 +101,6 @@ func (s *Sim) takeUp() error {
 		k.caps = append(k.caps, b.found)
 	}
 	s.line.changes = []change{{0, s.withSettings(k)}}
-	s.refreshLoad()
 	return nil
 }
 
