@@ -10,6 +10,29 @@ import (
 // minCoarse is the shortest window a stranger gets CPU figures for.
 const minCoarse = time.Second
 
+// span is a stretch of a device's timeline as one window sees it.
+type span struct {
+	gross   unit.Energy
+	seconds float64 // measured, that the window answers for
+}
+
+// end is what a part came to.
+type end struct {
+	span
+	last    span // the stage since the last mark
+	total   unit.Energy
+	elapsed time.Duration
+	known   time.Duration // of it, measured
+	blur    time.Duration
+	gap     time.Duration
+	shared  bool
+	still   bool       // the counter did not move
+	share   float64    // the largest share of the device's energy it had at an edge or on the whole
+	power   unit.Power // the largest mean power seen around and in it
+	took    time.Duration
+	reasons []string
+}
+
 // close takes the part off its device and says what it came to. A device that does not answer is a reason, not an error.
 func (p *part) close(ctx context.Context, opened, asked time.Time) end {
 	d := p.device
@@ -48,6 +71,7 @@ func (p *part) finish(opened, asked time.Time, until stamp) end {
 		known:   until.measured - p.member.opened.measured,
 		blur:    p.blur,
 		shared:  until.together > p.member.opened.together,
+		still:   until.energy.since(p.member.opened.energy) == 0,
 		share:   max(p.portion, d.line.shareOf(&p.member)),
 		power:   max(p.before, d.line.power),
 		took:    p.took + d.took,

@@ -23,6 +23,9 @@ const raplPeriod = time.Millisecond
 // raplLimit is the least that counts as more than a package can draw: turbo runs well above PL1.
 const raplLimit = unit.Kilowatt
 
+// platformLimit is the same for a whole machine.
+const platformLimit = 4 * unit.Kilowatt
+
 // role is what a zone is to a window's sum.
 type role uint8
 
@@ -92,6 +95,9 @@ func describe(sys host.Dir, dir, name, parent string) zone {
 		z.span = spanOf(unit.Energy(end))
 	}
 	z.limit = limitOf(sys, dirPath)
+	if z.role == whole {
+		z.limit = max(z.limit, platformLimit)
+	}
 	return z
 }
 

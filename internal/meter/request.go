@@ -96,10 +96,11 @@ func (m *Meter) byDefault() (chosen []*device, absent []string, err error) {
 			chosen = append(chosen, d)
 		}
 	}
-	for _, kind := range []string{"cpu", "gpu"} {
-		if !has[kind] {
-			absent = append(absent, whyNo(kind))
-		}
+	if !has["cpu"] {
+		absent = append(absent, ReasonNoPowercap)
+	}
+	if len(chosen) == 0 && !has["gpu"] { // a host may well have none, and then nothing is left out
+		absent = append(absent, ReasonNoGPU)
 	}
 	return chosen, absent, nil
 }

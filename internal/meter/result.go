@@ -122,7 +122,7 @@ func (out *DeviceEnergy) judge(p *part, e end) {
 		if !slices.ContainsFunc(out.Reasons, isCause) {
 			out.Reasons = append(out.Reasons, ReasonShortWindow)
 		}
-	case e.total == 0 && e.known >= max(time.Second, frozenAfter*d.period):
+	case e.still && e.known >= max(time.Second, frozenAfter*d.period):
 		out.Method = Unknown
 		out.Reasons = append(out.Reasons, ReasonFrozen)
 		out.bound = max(out.bound, d.limit.Over(e.elapsed))

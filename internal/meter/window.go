@@ -267,12 +267,6 @@ func (d *device) goneLater(p *part) {
 	d.gone = append(d.gone, p)
 }
 
-// span is a stretch of a device's timeline as one window sees it.
-type span struct {
-	gross   unit.Energy
-	seconds float64 // measured, that the window answers for
-}
-
 // mark ends the current stage on the device.
 func (p *part) mark(ctx context.Context, asked time.Time) (span, error) {
 	d := p.device
@@ -299,20 +293,4 @@ func (p *part) step() unit.Energy {
 		return unit.Joule / 10
 	}
 	return 1
-}
-
-// end is what a part came to.
-type end struct {
-	span
-	last    span // the stage since the last mark
-	total   unit.Energy
-	elapsed time.Duration
-	known   time.Duration // of it, measured
-	blur    time.Duration
-	gap     time.Duration
-	shared  bool
-	share   float64    // the largest share of the device's energy it had at an edge or on the whole
-	power   unit.Power // the largest mean power seen around and in it
-	took    time.Duration
-	reasons []string
 }

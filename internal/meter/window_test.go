@@ -717,3 +717,83 @@ func TestPowerIsTheMeanBetweenTicks(t *testing.T) {
 		}
 	})
 }
+
+// An estimate is never above what the counters allow.
+func TestEstimateStaysBelowTheBound(t *testing.T) {
+	on(t, "workstation", func(r *rig) {
+		time.Sleep(time.Second)
+		w := r.open(meter.OpenRequest{Exact: true, Devices: []string{"gpu"}, HintJoulesPerUnit: 1e6})
+		time.Sleep(20 * time.Millisecond)
+		res := r.close(w, meter.CloseRequest{Work: 5, Synced: true})
+		if res.Method != meter.Estimated || res.Energy != res.UpperBound || res.Energy > unit.Kilojoule || !res.HasPerUnit {
+			t.Errorf("%+v", res)
+		}
+	})
+}
+
+// A stranger's window of less than a second has no CPU figure, even with two ticks in it.
+func TestStrangersNeedASecond(t *testing.T) {
+	on(t, "workstation", func(r *rig) {
+		for _, c := range []struct {
+			rest   time.Duration
+			method meter.Method
+		}{{100 * time.Millisecond, meter.Unknown}, {9 * time.Second, meter.Sampled}} {
+			time.Sleep(time.Second - time.Duration(time.Now().Nanosecond()))
+			w := r.open(meter.OpenRequest{Owner: 1000, Devices: []string{"cpu/package-0"}})
+			time.Sleep(100 * time.Millisecond)
+			r.Tick(context.Background())
+			time.Sleep(500 * time.Millisecond)
+			r.Tick(context.Background())
+			time.Sleep(c.rest)
+			if res := r.close(w, meter.CloseRequest{}); res.Method != c.method {
+				t.Errorf("%v: %+v", 600*time.Millisecond+c.rest, res)
+			}
+		}
+	})
+}
+
+// When a window opens does not decide when CPU counters are read.
+func TestHeartbeatsKeepToTheirGrid(t *testing.T) {
+	on(t, "workstation", func(r *rig) {
+		reads := func() int { n, _ := r.sim.Touches("sys/class/powercap"); return n }
+		gpu := func() int { n, _ := r.sim.Touches(r.gpu + "/energy"); return n }
+		time.Sleep(10*time.Second + 300*time.Millisecond)
+		n, g := reads(), gpu()
+		w := r.open(meter.OpenRequest{Owner: 1000, Devices: []string{"cpu"}})
+		time.Sleep(650 * time.Millisecond)
+		if reads() != n {
+			t.Error("read before the next heartbeat")
+		}
+		time.Sleep(100 * time.Millisecond)
+		if reads() == n {
+			t.Error("no read at the heartbeat")
+		}
+		if gpu() != g {
+			t.Error("a GPU no window charges was read")
+		}
+		w.Abandon()
+	})
+}
+
+// Edges that wait for a reading share the next one.
+func TestEdgesOfOneMomentShareAReading(t *testing.T) {
+	on(t, "workstation", func(r *rig) {
+		reads := func() int { n, _ := r.sim.Touches(r.gpu + "/energy"); return n }
+		release := r.sim.HangGPU(strings.TrimPrefix(r.gpu, "gpu/"), "energy")
+		before := reads()
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() {
+				w := r.open(meter.OpenRequest{Exact: true, Devices: []string{"gpu"}})
+				time.Sleep(time.Millisecond)
+				w.Abandon()
+			})
+			time.Sleep(time.Millisecond)
+		}
+		release()
+		all.Wait()
+		if n := reads() - before; n > 3 {
+			t.Errorf("%d readings for 50 edges that waited", n)
+		}
+	})
+}
