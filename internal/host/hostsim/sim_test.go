@@ -68,15 +68,14 @@ func near(t *testing.T, what string, got, want, tolerance float64) {
 // TestPhysics checks the watts and rates of chosen states against the model's arithmetic, done by hand.
 func TestPhysics(t *testing.T) {
 	tests := []struct {
-		name             string
-		cpu, gpu         float64
-		governor, pl1    string
-		cap              unit.Power
-		gpuW, packageW   float64
-		dramW            float64
-		gpuRate, cpuRate float64
-		frequency        string
-		loadAverage      string
+		name                  string
+		cpu, gpu              float64
+		governor, pl1         string
+		cap                   unit.Power
+		gpuW, packageW, dramW float64
+		gpuRate, cpuRate      float64
+		frequency             string
+		loadAverage           string
 	}{
 		{"at rest", 0, 0, "", "", 0, 31, 9, 1.8, 0, 0, "800000", "0.00"},
 		// 3600/3739.5 epochs an hour × 45 × (1 − 0.1 × 0.02); the input pipeline takes 0.3 of the CPU.
