@@ -2,7 +2,9 @@ package server
 
 import (
 	"context"
+	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -10,6 +12,8 @@ import (
 	"google.golang.org/grpc"
 
 	qunerv1 "github.com/qunerd/quner/api/quner/v1"
+	"github.com/qunerd/quner/internal/host"
+	"github.com/qunerd/quner/internal/meter"
 )
 
 // bare answers a call with nothing: what gRPC itself costs on a Unix socket.
@@ -19,6 +23,31 @@ type bare struct {
 
 func (bare) Status(context.Context, *qunerv1.StatusRequest) (*qunerv1.StatusResponse, error) {
 	return &qunerv1.StatusResponse{}, nil
+}
+
+// rapl is a meter of a machine with a package and a dram counter, in plain files that are held open: the read costs what
+// a file costs, not what a simulation does.
+func rapl(b *testing.B) *meter.Meter {
+	root := b.TempDir()
+	for zone, name := range map[string]string{"intel-rapl:0": "package-0", "intel-rapl:0:0": "dram"} {
+		dir := filepath.Join(root, "sys/class/powercap", zone)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			b.Fatal(err)
+		}
+		for file, text := range map[string]string{"name": name, "energy_uj": "1000000", "max_energy_range_uj": "262143328850"} {
+			if err := os.WriteFile(filepath.Join(dir, file), []byte(text+"\n"), 0o644); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	m, err := meter.New(b.Context(), host.Real(root, nil), meter.Options{}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		b.Fatal(err)
+	}
+	if n := len(m.Devices()); n != 2 {
+		b.Fatalf("%d devices: %v", n, m.Devices())
+	}
+	return m
 }
 
 // BenchmarkSession measures open + close on a session stream against two bare unary calls in the same run, turn by turn,
@@ -35,7 +64,8 @@ func BenchmarkSession(b *testing.B) {
 	go func() { ended <- plain.Serve(l) }()
 	defer func() { plain.Stop(); <-ended }()
 	peer := qunerv1.NewStatusServiceClient(dial(b, path))
-	s := openSession(b, dial(b, start(b, nil).admin()))
+	stand := startWith(b, nil, func(string) *meter.Meter { return rapl(b) })
+	s := openSession(b, dial(b, stand.admin()))
 
 	var ours, theirs time.Duration
 	turn := func(seq uint64) {

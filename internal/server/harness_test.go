@@ -155,6 +155,12 @@ type stand struct {
 // start serves until the test ends. edit may change the options; nil leaves them.
 func start(t testing.TB, edit func(*Options)) *stand {
 	t.Helper()
+	return startWith(t, edit, func(dir string) *meter.Meter { return aMeter(t, dir) })
+}
+
+// startWith is start with another meter, which may have a directory of its own.
+func startWith(t testing.TB, edit func(*Options), newMeter func(dir string) *meter.Meter) *stand {
+	t.Helper()
 	// Other users must get at the public socket, and t.TempDir is private.
 	dir, err := os.MkdirTemp("", "quner-server-")
 	if err != nil {
@@ -164,7 +170,7 @@ func start(t testing.TB, edit func(*Options)) *stand {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	s := &stand{scripted: newScripted(), run: host.NewDir(dir, nil), log: new(logbook), meter: aMeter(t, filepath.Join(dir, "sim"))}
+	s := &stand{scripted: newScripted(), run: host.NewDir(dir, nil), log: new(logbook), meter: newMeter(filepath.Join(dir, "sim"))}
 	if s.sockets, err = Listen(s.run); err != nil {
 		t.Fatal(err)
 	}
