@@ -38,8 +38,9 @@ func (g *GPUs) Open(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, initTimeout, ErrHung)
 	defer cancel()
 	done := make(chan answer[found], 1)
+	driver := g.driver // as it is now: it is given up below while the goroutine may still be at its start
 	go func() {
-		f, err := find(g.driver)
+		f, err := find(driver)
 		done <- answer[found]{f, err}
 	}()
 	select {

@@ -53,7 +53,12 @@ func readStored(h *host.Host) (stored, error) {
 	case s.from != "":
 		return s, nil
 	case s.corrupt != nil:
-		return s, fmt.Errorf("%s: %w: %w", h.Var.File(journalFile), ErrJournal, s.corrupt)
+		lost := fmt.Errorf("%s: %w: %w", h.Var.File(journalFile), ErrJournal, s.corrupt)
+		var access *fs.PathError
+		if errors.As(s.corrupt, &access) {
+			s.corrupt = nil // it may be sound and only out of reach for now: it stays where it is
+		}
+		return s, lost
 	}
 	return s, unresolved(h)
 }

@@ -136,6 +136,24 @@ func TestJournalLost(t *testing.T) {
 	m.bank()
 }
 
+func TestJournalOutOfReach(t *testing.T) {
+	m, found := tuned(t)
+	m.breakFiles(func(a host.Access) error {
+		if a.Op == host.OpRead && strings.HasPrefix(a.Name, varDir) {
+			return unix.EMFILE
+		}
+		return nil
+	})
+	b, err := m.tryBank()
+	if !errors.Is(err, ErrJournal) || !errors.Is(err, unix.EMFILE) || len(b.Degraded()) != 1 {
+		t.Fatalf("open: %v", err)
+	}
+	m.breakFiles(nil)
+	if r := m.restore(m.bank()); m.settings() != found || len(r.Left) != 0 {
+		t.Errorf("within reach again: host has %s, left %v", m.settings(), r.Left)
+	}
+}
+
 func TestPredecessorsJournalIsSetAside(t *testing.T) {
 	m := newMachine(t)
 	const old = `{"cpu_governor": "schedutil"}`
