@@ -181,8 +181,8 @@ type Terms struct {
 	Gain  unit.Energy // the counter's systematic error. 0: assumed, not known
 }
 
-// Stage is a part of a window between marks. Energy is above idle where a floor is known by device name; a floor for a
-// kind of device is taken off the whole window alone.
+// Stage is a part of a window between marks. Energy is above idle on the devices that have a floor. The window's total is
+// never made of its stages.
 type Stage struct {
 	Name     string
 	Duration time.Duration
