@@ -82,7 +82,6 @@ func (d *daemon) WatchStatus(_ *qunerv1.WatchStatusRequest, to grpc.ServerStream
 		}
 		s.Profile = qunerv1.Profile_PROFILE_IDLE
 	}
-	d.note("watched", "yes")
 	<-to.Context().Done()
 	return nil
 }

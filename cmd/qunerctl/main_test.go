@@ -153,9 +153,12 @@ func cmdGone(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Fatalf("process %d lives", pid)
 }
 
+// waitFor waits for a file, or with FILE:N for the N-th line in it.
 func waitFor(ts *testscript.TestScript, file string) {
+	file, count, _ := strings.Cut(file, ":")
+	lines, _ := strconv.Atoi(count)
 	for range 4000 {
-		if _, err := os.Stat(ts.MkAbs(file)); err == nil {
+		if text, err := os.ReadFile(ts.MkAbs(file)); err == nil && strings.Count(string(text), "\n") >= lines {
 			return
 		}
 		time.Sleep(5 * time.Millisecond)
