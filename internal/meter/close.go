@@ -64,14 +64,14 @@ func (p *part) close(ctx context.Context, opened, asked time.Time) end {
 func (p *part) finish(opened, asked time.Time, until stamp) end {
 	d := p.device
 	e := end{
-		span:    span{seconds: p.seconds(p.member.opened, until)},
-		last:    span{p.member.share(p.staged, until, p.step()), p.seconds(p.staged, until)},
-		total:   p.seen(p.member.opened, until, p.step()),
-		elapsed: until.at.Sub(p.member.opened.at),
-		known:   until.measured - p.member.opened.measured,
+		span:    span{seconds: p.seconds(p.opened, until)},
+		last:    span{p.share(p.staged, until, p.step()), p.seconds(p.staged, until)},
+		total:   p.seen(p.opened, until, p.step()),
+		elapsed: until.at.Sub(p.opened.at),
+		known:   until.measured - p.opened.measured,
 		blur:    p.blur,
-		shared:  until.together > p.member.opened.together,
-		still:   until.energy.since(p.member.opened.energy) == 0,
+		shared:  until.together > p.opened.together,
+		still:   until.energy.since(p.opened.energy) == 0,
 		share:   max(p.portion, d.line.shareOf(&p.member)),
 		power:   max(p.before, d.line.power),
 		took:    p.took + d.took,
@@ -79,7 +79,7 @@ func (p *part) finish(opened, asked time.Time, until stamp) end {
 	if p.weight == 0 {
 		e.shared, e.share = false, 1
 	}
-	e.gap, e.reasons = d.line.troubles(p.member.opened.at, until.at)
+	e.gap, e.reasons = d.line.troubles(p.opened.at, until.at)
 	if p.coarse {
 		e.elapsed, e.took = asked.Sub(opened), 0
 		e.reasons = append(e.reasons, ReasonCoarse)

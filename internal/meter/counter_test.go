@@ -2,6 +2,7 @@ package meter
 
 import (
 	"errors"
+	"math"
 	"testing"
 	"time"
 
@@ -109,9 +110,8 @@ func TestCounterRule(t *testing.T) {
 func TestCounterOverManyWraps(t *testing.T) {
 	const unitUJ = 15.258789
 	truth := func(s int) float64 { return 700e6 * float64(s) }
-	var end float64 = unitUJ * (1<<32 - 1)
-	rangeUJ := unit.Energy(end)
-	n := counter{span: spanOf(rangeUJ), limit: unit.Kilowatt}
+	largest := unit.Energy(math.Round(unitUJ * (1<<32 - 1)))
+	n := counter{span: spanOf(largest), limit: unit.Kilowatt}
 	var sum unit.Energy
 	wraps := 0
 	for s := range 1796 {

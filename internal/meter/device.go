@@ -140,7 +140,7 @@ func (d *device) tock() {
 }
 
 // drop takes a window off the device with no figure made of it.
-func (d *device) drop(p *part) unit.Energy {
+func (d *device) drop(p *part) {
 	if !p.joined {
 		for i, w := range d.waiting {
 			if w == p {
@@ -148,9 +148,9 @@ func (d *device) drop(p *part) unit.Energy {
 				break
 			}
 		}
-		return 0
+		return
 	}
-	return d.line.leave(&p.member, d.line.stamp(), 1)
+	d.line.leave(&p.member, d.line.stamp(), 1)
 }
 
 // report renews the mean power since the report before.

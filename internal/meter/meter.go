@@ -42,10 +42,8 @@ func New(ctx context.Context, h *host.Host, o Options, log *slog.Logger) (*Meter
 		host: h, opts: o.withDefaults(), log: log, began: time.Now(), wake: make(chan struct{}, 1),
 		windows: map[string]*Window{}, owned: map[uint32]int{},
 	}
-	if err := m.findCPU(); err != nil {
-		return nil, err
-	}
-	m.findGPUs(ctx)
+	m.findCPU()
+	m.findGPUs()
 	for _, d := range m.all() {
 		if err := d.sample(ctx, 0); err != nil {
 			return nil, err
@@ -57,7 +55,7 @@ func New(ctx context.Context, h *host.Host, o Options, log *slog.Logger) (*Meter
 	return m, nil
 }
 
-func (m *Meter) findCPU() error {
+func (m *Meter) findCPU() {
 	zones, err := findZones(m.host.Sys)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		m.log.Warn("CPU energy counters cannot be listed", "err", err)
@@ -86,7 +84,6 @@ func (m *Meter) findCPU() error {
 		m.sensors = append(m.sensors, Sensor{Name: "cpu", Label: "CPU", Backend: NoBackend, Reason: ReasonNoPowercap, Detail: detail})
 	}
 	m.dies = pairDies(m.devices)
-	return nil
 }
 
 func (m *Meter) newZone(z zone) *device {
@@ -102,7 +99,7 @@ func (m *Meter) newZone(z zone) *device {
 	return m.prepare(d, z.span)
 }
 
-func (m *Meter) findGPUs(ctx context.Context) {
+func (m *Meter) findGPUs() {
 	gpus := m.host.GPUs.All()
 	for _, gpu := range gpus {
 		b := newBoard(m.host.Sys, gpu)

@@ -13,7 +13,7 @@ func (m *Meter) check(r OpenRequest) error {
 		what, text string
 		optional   bool
 	}{{"name", r.Name, false}, {"workload", r.Workload, true}, {"unit", r.Unit, true}} {
-		if !isLabel(l.text) && !(l.optional && l.text == "") {
+		if !isLabel(l.text) && (l.text != "" || !l.optional) {
 			return fmt.Errorf("%s %q: not [A-Za-z0-9._-]{1,64}: %w", l.what, clip(l.text), ErrBadRequest)
 		}
 	}

@@ -191,9 +191,10 @@ func (t *timeline) recover(diff unit.Energy) {
 // breaks loses the open slices: they become a gap.
 func (t *timeline) breaks(v verdict, from, to time.Time) {
 	reason := ReasonReset
-	if v == jump {
+	switch v {
+	case jump:
 		reason = ReasonJump
-	} else if v == believed {
+	case believed:
 		reason = ReasonBackward
 	}
 	t.note(note{from, to, reason, true})

@@ -17,8 +17,7 @@ type history struct {
 	line    timeline
 	now     time.Time
 	asleep  time.Duration
-	value   unit.Energy // of the counter, unwrapped from its last start
-	glitch  bool
+	value   unit.Energy         // of the counter, unwrapped from its last start
 	open    map[*member]float64 // µJ it should have been charged
 	charged unit.Energy         // of all windows that have ended
 	tick    stamp

@@ -282,7 +282,7 @@ func (p *part) mark(ctx context.Context, asked time.Time) (span, error) {
 	if !p.joined {
 		return span{}, nil
 	}
-	s := span{p.member.share(p.staged, now, p.step()), p.seconds(p.staged, now)}
+	s := span{p.share(p.staged, now, p.step()), p.seconds(p.staged, now)}
 	p.staged = now
 	return s, nil
 }

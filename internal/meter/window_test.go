@@ -640,7 +640,11 @@ func TestRequestsAreChecked(t *testing.T) {
 			"idle of nothing": {Name: "a", IdleWatts: map[string]float64{"tpu": 3}},
 		} {
 			_, err := r.Open(context.Background(), q)
-			if !errors.Is(err, meter.ErrBadRequest) && !(name == "idle of nothing" && errors.Is(err, meter.ErrUnknownDevice)) {
+			want := meter.ErrBadRequest
+			if name == "idle of nothing" {
+				want = meter.ErrUnknownDevice
+			}
+			if !errors.Is(err, want) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
