@@ -59,7 +59,7 @@ func table(b *strings.Builder, rows [][]string) {
 	}
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
-		fmt.Fprintln(t, strings.TrimRight(strings.Join(row, "\t"), "\t ")) //nolint:errcheck // a Builder takes everything
+		fmt.Fprintln(t, strings.TrimRight(strings.Join(row, "\t"), "\t "))
 	}
 	t.Flush() //nolint:errcheck // a Builder takes everything
 }

@@ -18,7 +18,7 @@ type Facts map[string]string
 func (f Facts) Key() string {
 	sum := sha256.New()
 	for _, name := range slices.Sorted(maps.Keys(f)) {
-		fmt.Fprintf(sum, "%q=%q\n", name, f[name]) //nolint:errcheck // a hash takes everything
+		fmt.Fprintf(sum, "%q=%q\n", name, f[name])
 	}
 	return hex.EncodeToString(sum.Sum(nil)[:16])
 }

@@ -29,7 +29,7 @@ func NewModeStore(state host.Dir, log *slog.Logger) *ModeStore {
 // directory that cannot be read.
 func (s *ModeStore) Load() (ModeState, error) {
 	mode := ModeState{Mode: ModeAuto}
-	_, err := s.file.load(func(data []byte) error {
+	err := s.file.load(func(data []byte) error {
 		read, err := s.decode(data)
 		if err == nil {
 			mode = read
@@ -41,7 +41,10 @@ func (s *ModeStore) Load() (ModeState, error) {
 
 func (s *ModeStore) decode(data []byte) (ModeState, error) {
 	var content modeFile
-	err := s.file.decode(data, &content, func() error { return content.check() })
+	err := s.file.decode(data, &content, func() error {
+		read := content.ModeState // only now it holds what was read
+		return read.check()
+	})
 	return content.ModeState, err
 }
 

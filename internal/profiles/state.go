@@ -24,9 +24,9 @@ type stateFile struct {
 	log  *slog.Logger
 }
 
-// load gives decode the newest trustworthy content: the file, else what a write that was cut short left beside it. It
-// reports whether there was any. Its error is a directory that cannot be read.
-func (f stateFile) load(decode func([]byte) error) (bool, error) {
+// load gives decode the newest trustworthy content, if there is any: the file, else what a write that was cut short left
+// beside it. Its error is a directory that cannot be read.
+func (f stateFile) load(decode func([]byte) error) error {
 	for _, name := range []string{f.name, host.Temp(f.name)} {
 		data, err := f.read(name)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -36,19 +36,19 @@ func (f stateFile) load(decode func([]byte) error) (bool, error) {
 			err = decode(data)
 		}
 		if err == nil {
-			return true, nil
+			return nil
 		}
 		var untrusted untrustedError
 		if !errors.As(err, &untrusted) {
-			return false, err
+			return err
 		}
 		aside := fmt.Sprintf("%s.corrupt-%d", f.name, time.Now().UnixNano())
 		f.log.Warn("state file set aside", "file", f.dir.File(name), "as", aside, "why", err)
 		if err := f.dir.Rename(name, aside); err != nil {
-			return false, err
+			return err
 		}
 	}
-	return false, nil
+	return nil
 }
 
 // read returns a file that root, or this process's own user in a simulation, wrote and nobody else may.

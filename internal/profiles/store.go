@@ -33,7 +33,7 @@ type pointsFile struct {
 // empty: a point can be tuned again. The error is a directory that cannot be read.
 func OpenStore(state host.Dir, log *slog.Logger) (*Store, error) {
 	s := &Store{file: stateFile{state, PointsFile, log}, points: map[string]TunedPoint{}}
-	_, err := s.file.load(func(data []byte) error {
+	err := s.file.load(func(data []byte) error {
 		points, err := s.decode(data)
 		if err == nil {
 			s.points = points

@@ -205,7 +205,7 @@ func TestPeerIsWhatTheKernelSays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close() //nolint:errcheck // the test ends
+	defer l.Close()
 	for _, p := range []person{
 		{uid: 1000, gid: 100}, {uid: 4_000_000_000, gid: 3_999_999_999, groups: []uint32{0, 4_000_000_001}},
 		{uid: 1, gid: 2, groups: manyGroups()},
@@ -259,7 +259,7 @@ func TestRootOfAUserNamespaceIsSomebody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close() //nolint:errcheck // the test ends
+	defer l.Close()
 	child := exec.Command(binary)
 	child.Env = []string{"QUNER_TEST_KNOCK=" + path}
 	child.SysProcAttr = &syscall.SysProcAttr{
@@ -317,17 +317,17 @@ func TestHandshakeRefusesAWrappedConnection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close() //nolint:errcheck // the test ends
+	defer l.Close()
 	client, err := net.Dial("unix", path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer client.Close() //nolint:errcheck // the test ends
+	defer client.Close()
 	conn, err := l.Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close() //nolint:errcheck // the test ends
+	defer conn.Close()
 	creds := &peerCredentials{quota: newQuota(1, 1)}
 	type wrapped struct{ net.Conn }
 	if _, _, err := creds.ServerHandshake(wrapped{conn}); err == nil {

@@ -82,11 +82,11 @@ func (a *adminService) ForgetPoints(ctx context.Context, r *qunerv1.ForgetPoints
 	if err != nil {
 		return nil, err
 	}
-	_, print, err := a.server.daemon.Points(ctx)
+	_, here, err := a.server.daemon.Points(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &qunerv1.ForgetPointsResponse{Forgotten: pointsOut(gone, print)}, nil
+	return &qunerv1.ForgetPointsResponse{Forgotten: pointsOut(gone, here)}, nil
 }
 
 // Rollback returns shell lines that restore the host with no daemon.

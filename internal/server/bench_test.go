@@ -62,7 +62,12 @@ func BenchmarkSession(b *testing.B) {
 	qunerv1.RegisterStatusServiceServer(plain, bare{})
 	ended := make(chan error, 1)
 	go func() { ended <- plain.Serve(l) }()
-	defer func() { plain.Stop(); <-ended }()
+	defer func() {
+		plain.Stop()
+		if err := <-ended; err != nil {
+			b.Error(err)
+		}
+	}()
 	peer := qunerv1.NewStatusServiceClient(dial(b, path))
 	stand := startWith(b, nil, func(string) *meter.Meter { return rapl(b) })
 	s := openSession(b, dial(b, stand.admin()))

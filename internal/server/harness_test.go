@@ -275,7 +275,7 @@ func (p person) connect(path string) (net.Conn, error) {
 		return nil, err
 	}
 	file := os.NewFile(uintptr(fd), path)
-	defer file.Close() //nolint:errcheck // FileConn has its own copy
+	defer file.Close()
 	if err := unix.Connect(fd, &unix.SockaddrUnix{Name: path}); err != nil {
 		return nil, err
 	}

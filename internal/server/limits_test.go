@@ -103,7 +103,7 @@ func TestPlacesAreGivenBack(t *testing.T) {
 		_ = conn.Close()
 		eventually(t, "the place is free again", func() bool {
 			c := dial(t, s.public())
-			defer c.Close() //nolint:errcheck // only asked whether there is a place
+			defer c.Close()
 			_, err := qunerv1.NewStatusServiceClient(c).Status(t.Context(), &qunerv1.StatusRequest{})
 			return err == nil
 		})
@@ -149,7 +149,7 @@ func TestIdleConnectionsAreClosedAndHeldStreamsAreNot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer idle.Close() //nolint:errcheck // the server closes it
+	defer idle.Close()
 	var hello bytes.Buffer
 	hello.WriteString(http2.ClientPreface)
 	if err := http2.NewFramer(&hello, nil).WriteSettings(); err != nil {
@@ -184,7 +184,7 @@ func request(t *testing.T, path, target string) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close() //nolint:errcheck // the test ends
+	defer conn.Close()
 	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +264,7 @@ func TestRapidResetLeavesRootServed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close() //nolint:errcheck // the test ends
+	defer conn.Close()
 	go func() { _, _ = io.Copy(io.Discard, conn) }()
 	var headers bytes.Buffer
 	enc := hpack.NewEncoder(&headers)

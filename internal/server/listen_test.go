@@ -162,7 +162,7 @@ func TestListenTakesSystemdsSockets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close() //nolint:errcheck // the test ends
+	defer s.Close()
 	if net.Listener(s.Public) != public {
 		t.Error("made a socket of its own")
 	}

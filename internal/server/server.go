@@ -170,8 +170,8 @@ func (s *Server) grpcServer(on socket, connections, perUID int) *grpc.Server {
 		grpc.ConnectionTimeout(s.limits.Handshake),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: s.limits.IdleConnection}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
-		// A connection at rest costs little memory: what is read and written is small, and buffers are shared.
-		grpc.ReadBufferSize(8<<10), grpc.WriteBufferSize(8<<10), grpc.SharedWriteBuffer(true),
+		// What is read and written is small, and a connection at rest is to cost little memory.
+		grpc.ReadBufferSize(8<<10), grpc.WriteBufferSize(8<<10),
 		grpc.WaitForHandlers(true),
 	)
 }

@@ -46,20 +46,20 @@ func (s *statusService) Doctor(ctx context.Context, _ *qunerv1.DoctorRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	_, print, err := s.server.daemon.Points(ctx)
+	_, here, err := s.server.daemon.Points(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return doctorOut(report, s.server.daemon.Status(), print.Hard.Key()), nil
+	return doctorOut(report, s.server.daemon.Status(), here.Hard.Key()), nil
 }
 
 // ListPoints returns the cached tuned points.
 func (s *statusService) ListPoints(ctx context.Context, _ *qunerv1.ListPointsRequest) (*qunerv1.ListPointsResponse, error) {
-	points, print, err := s.server.daemon.Points(ctx)
+	points, here, err := s.server.daemon.Points(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &qunerv1.ListPointsResponse{Points: pointsOut(points, print)}, nil
+	return &qunerv1.ListPointsResponse{Points: pointsOut(points, here)}, nil
 }
 
 // sharedDoctor examines the host at most once a second, however many ask: an examination reads every lever, and anyone
