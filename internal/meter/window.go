@@ -166,8 +166,9 @@ func newID() string {
 // Devices returns what the window charges.
 func (w *Window) Devices() []string {
 	names := make([]string, 0, len(w.parts))
-	for _, p := range w.charged() {
-		names = append(names, p.device.name)
+	parts := w.charged()
+	for i := range parts { // by index: a copy would read what a device's other windows may be changing
+		names = append(names, parts[i].device.name)
 	}
 	return names
 }
