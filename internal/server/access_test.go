@@ -21,7 +21,10 @@ import (
 	"github.com/qunerd/quner/internal/daemon"
 )
 
-var _ Daemon = (*scripted)(nil)
+var (
+	_ Daemon = (*daemon.Daemon)(nil)
+	_ Daemon = (*scripted)(nil)
+)
 
 // methods are those of the services registered on a socket, from their descriptors.
 func methods(on socket) []string {
@@ -231,7 +234,7 @@ func TestPeerIsWhatTheKernelSays(t *testing.T) {
 
 func openDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "quner-server-")
+	dir, err := os.MkdirTemp("", "quner-")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -312,7 +315,7 @@ func TestAdminCallsCarryTheCaller(t *testing.T) {
 }
 
 func TestHandshakeRefusesAWrappedConnection(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "s")
+	path := filepath.Join(openDir(t), "s")
 	l, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)

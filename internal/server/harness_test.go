@@ -162,7 +162,7 @@ func start(t testing.TB, edit func(*Options)) *stand {
 func startWith(t testing.TB, edit func(*Options), newMeter func(dir string) *meter.Meter) *stand {
 	t.Helper()
 	// Other users must get at the public socket, and t.TempDir is private.
-	dir, err := os.MkdirTemp("", "quner-server-")
+	dir, err := os.MkdirTemp("", "quner-")
 	if err != nil {
 		t.Fatal(err)
 	}

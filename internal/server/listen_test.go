@@ -44,7 +44,7 @@ func TestListenGivesEachSocketItsMode(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			run := host.NewDir(t.TempDir(), nil)
+			run := host.NewDir(openDir(t), nil)
 			if err := prepare(run.Path()); err != nil {
 				t.Fatal(err)
 			}
@@ -76,7 +76,7 @@ func TestListenGivesEachSocketItsMode(t *testing.T) {
 }
 
 func TestListenRefusesWhereAnotherLives(t *testing.T) {
-	run := host.NewDir(t.TempDir(), nil)
+	run := host.NewDir(openDir(t), nil)
 	listen2(t, run)
 	if _, err := Listen(run); !errors.Is(err, ErrLive) {
 		t.Fatalf("%v", err)
@@ -89,7 +89,7 @@ func TestListenRefusesWhereAnotherLives(t *testing.T) {
 }
 
 func TestListenReplacesADeadSocketAndNothingElse(t *testing.T) {
-	run := host.NewDir(t.TempDir(), nil)
+	run := host.NewDir(openDir(t), nil)
 	path := run.File("quner/quner.sock")
 	if err := os.Mkdir(run.File("quner"), 0o755); err != nil {
 		t.Fatal(err)
@@ -127,7 +127,7 @@ func TestListenReplacesADeadSocketAndNothingElse(t *testing.T) {
 
 func TestListenRefusesADirectoryOthersReach(t *testing.T) {
 	for name, mode := range map[string]fs.FileMode{"quner": 0o777, "quner-admin": 0o755} {
-		run := host.NewDir(t.TempDir(), nil)
+		run := host.NewDir(openDir(t), nil)
 		if err := errors.Join(os.Mkdir(run.File(name), 0o700), os.Chmod(run.File(name), mode)); err != nil {
 			t.Fatal(err)
 		}
@@ -135,8 +135,8 @@ func TestListenRefusesADirectoryOthersReach(t *testing.T) {
 			t.Errorf("%s of mode %04o: %v", name, mode, err)
 		}
 	}
-	run := host.NewDir(t.TempDir(), nil)
-	if err := os.Symlink(t.TempDir(), run.File("quner")); err != nil {
+	run := host.NewDir(openDir(t), nil)
+	if err := os.Symlink(openDir(t), run.File("quner")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Listen(run); err == nil {
@@ -145,14 +145,14 @@ func TestListenRefusesADirectoryOthersReach(t *testing.T) {
 }
 
 func TestListenSaysThatAPathIsTooLong(t *testing.T) {
-	run := host.NewDir(filepath.Join(t.TempDir(), strings.Repeat("d", 110)), nil)
+	run := host.NewDir(filepath.Join(openDir(t), strings.Repeat("d", 110)), nil)
 	if _, err := Listen(run); err == nil || !strings.Contains(err.Error(), "too long") {
 		t.Errorf("%v", err)
 	}
 }
 
 func TestListenTakesSystemdsSockets(t *testing.T) {
-	dir := t.TempDir()
+	dir := openDir(t)
 	run := host.NewDir(filepath.Join(dir, "run"), nil)
 	public, err := net.Listen("unix", filepath.Join(dir, "held"))
 	if err != nil {
@@ -183,7 +183,7 @@ func TestListenRefusesWhatSystemdShouldNotGive(t *testing.T) {
 		"a TCP socket":    {"quner": {tcp}},
 		"an unknown name": {"other": {tcp}},
 	} {
-		if _, err := listenOn(host.NewDir(t.TempDir(), nil), given); err == nil {
+		if _, err := listenOn(host.NewDir(openDir(t), nil), given); err == nil {
 			t.Errorf("%s: taken", name)
 		}
 	}
@@ -194,7 +194,7 @@ func TestListenRefusesWhatSystemdShouldNotGive(t *testing.T) {
 
 func TestAdminGroupIsTheDirectorys(t *testing.T) {
 	needRoot(t)
-	dir := filepath.Join(t.TempDir(), "quner-admin")
+	dir := filepath.Join(openDir(t), "quner-admin")
 	if err := errors.Join(os.Mkdir(dir, 0o700), os.Chown(dir, 0, 700)); err != nil {
 		t.Fatal(err)
 	}
