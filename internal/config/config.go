@@ -41,9 +41,9 @@ type Limits struct {
 
 // Serving bounds what callers may take of the sockets.
 type Serving struct {
-	ConnectionsPerUID int // on both sockets together
-	Connections       int // in all
-	AdminConnections  int // of those in all, kept free for the admin socket
+	ConnectionsPerUID int // of one user on the public socket
+	Connections       int // on both sockets
+	AdminConnections  int // of those, the admin socket's own
 	StreamsPerConn    int
 	MessageBytes      int           // of one request
 	Handshake         time.Duration // for a new connection to show that it speaks the protocol

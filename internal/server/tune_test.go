@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	qunerv1 "github.com/qunerd/quner/api/quner/v1"
 	"github.com/qunerd/quner/internal/daemon"
@@ -247,6 +248,34 @@ func TestTuneEndsWhenItsCallerGoes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// FuzzSpec gives the start of a sweep anything an operator may send: what passes must be fit for the daemon and a log.
+func FuzzSpec(f *testing.F) {
+	for _, m := range []*qunerv1.TuneStart{{}, {Workload: "bert", Objective: "edp", MaxWindows: 3}, {Workload: "a b"}, {Profile: 9}} {
+		data, err := proto.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		start := new(qunerv1.TuneStart)
+		if proto.Unmarshal(data, start) != nil {
+			return
+		}
+		spec, err := specIn(start, caller{})
+		if err != nil {
+			if codeOf(err) != codes.InvalidArgument {
+				t.Errorf("%v: %v", start, err)
+			}
+			return
+		}
+		if !(spec.MaxSlowdown >= 0 && spec.MaxSlowdown < 1) || strings.ContainsAny(spec.Workload, " \n\x1b/") || len(spec.Workload) > 64 ||
+			spec.MaxWindows < 0 || spec.MaxWindows > maxTuneWindows {
+			t.Errorf("%v became %+v", start, spec)
+		}
+	})
 }
 
 func TestLeaderFollowsTheObjective(t *testing.T) {
