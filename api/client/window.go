@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +21,7 @@ const (
 
 // OpenOptions describe a window. The zero value charges every GPU that is awake, the CPU packages and dram.
 type OpenOptions struct {
-	Name              string   // [A-Za-z0-9._-]{1,64}; need not be unique
+	Name              string   // [A-Za-z0-9._-]{1,64}; need not be unique; empty: "window"
 	Devices           []string // empty: the default set
 	IdleWatts         map[string]float64
 	IdleWattsPlus     map[string]float64 // ± W of IdleWatts, 95 %
@@ -160,7 +161,7 @@ func (c *Client) Measure(ctx context.Context, o MeasureOptions, f func(context.C
 
 func openCommand(o OpenOptions) *qunerv1.SessionRequest {
 	return &qunerv1.SessionRequest{Command: &qunerv1.SessionRequest_Open{Open: &qunerv1.OpenWindow{
-		Name: o.Name, Devices: o.Devices, IdleWatts: o.IdleWatts, IdleWattsUncertainty: o.IdleWattsPlus,
+		Name: cmp.Or(o.Name, "window"), Devices: o.Devices, IdleWatts: o.IdleWatts, IdleWattsUncertainty: o.IdleWattsPlus,
 		Weight: o.Weight, Workload: o.Workload, Unit: o.Unit, HintJoulesPerUnit: o.HintJoulesPerUnit,
 	}}}
 }

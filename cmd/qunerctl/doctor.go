@@ -103,7 +103,9 @@ func (a *app) doctorLevers(levers []*qunerv1.LeverReport) (usable int) {
 			mark = cell{text: "no", look: yellow}
 		}
 		rows = append(rows, []cell{mark, text(name), text(kindWord(l.GetKind())), text(l.GetValue()), text(l.GetRange()), text(l.GetReason())})
-		remarks = append(remarks, remark(name, l.GetDetail(), l.GetRemedy())...)
+		if mark.text != "ok" {
+			remarks = append(remarks, remark(name, l.GetDetail(), l.GetRemedy())...)
+		}
 	}
 	if len(rows) == 0 {
 		a.out.printf("  none\n")
@@ -122,14 +124,13 @@ func (a *app) doctorCounters(counters []*qunerv1.CounterReport) (charged int) {
 		switch {
 		case c.GetCounted():
 			charged++
-		case c.GetReason() == "contained" || c.GetReason() == "twin":
-			mark = cell{text: "-", look: dim}
-			why = map[string]string{"contained": "part of another", "twin": "the same as another"}[c.GetReason()]
+		case apart(c.GetReason()) != "":
+			mark, why = cell{text: "-", look: dim}, apart(c.GetReason())
 		default:
 			mark, why = cell{text: "no", look: yellow}, c.GetReason()
+			remarks = append(remarks, remark(c.GetName(), c.GetDetail(), c.GetRemedy())...)
 		}
 		rows = append(rows, []cell{mark, text(c.GetName()), text(c.GetLabel()), text(c.GetBackend()), text(why)})
-		remarks = append(remarks, remark(c.GetName(), c.GetDetail(), c.GetRemedy())...)
 	}
 	if len(rows) == 0 {
 		a.out.printf("  none\n")
@@ -138,6 +139,20 @@ func (a *app) doctorCounters(counters []*qunerv1.CounterReport) (charged int) {
 	a.out.table([]string{"", "NAME", "", "SOURCE", "NOT CHARGED BECAUSE"}, rows)
 	a.remarks(remarks)
 	return charged
+}
+
+// apart says why a counter that works is not charged; empty if the reason is a lack.
+func apart(reason string) string {
+	switch reason {
+	case "contained":
+		return "part of another"
+	case "twin":
+		return "the same as another"
+	case "platform":
+		return "the whole machine, told apart"
+	default:
+		return ""
+	}
 }
 
 // familyInFull is family with whole UUIDs, which one needs for --devices.

@@ -101,7 +101,7 @@ func (d *daemon) SetMode(_ context.Context, r *qunerv1.SetModeRequest) (*qunerv1
 	if d.deny != nil {
 		return nil, d.deny
 	}
-	m := &qunerv1.ModeState{Mode: r.GetMode(), SetByUid: 1000, SetAtUnixNs: time.Now().UnixNano()}
+	m := &qunerv1.ModeState{Mode: r.GetMode(), SetByUid: 4242, SetAtUnixNs: time.Now().UnixNano()}
 	if r.GetResume() {
 		m.Mode = qunerv1.Mode_MODE_AUTO
 	}

@@ -92,8 +92,11 @@ func now(s *qunerv1.Status) (total, parts string) {
 		}
 		if !d.GetKnown() {
 			state := " not known"
-			if r := strings.ToLower(d.GetReason()); r == "sleeping" || r == "suspended" {
+			switch strings.ToLower(d.GetReason()) {
+			case "sleeping", "suspended":
 				state = " asleep"
+			case firstTick:
+				state = " at the next tick"
 			}
 			unknown = append(unknown, deviceWord(d.GetDevice(), d.GetLabel())+state)
 			continue
@@ -109,6 +112,9 @@ func now(s *qunerv1.Status) (total, parts string) {
 	}
 	return watts(sum), strings.Join(append(known, unknown...), ", ")
 }
+
+// firstTick is the reason a device gives for its power while there has been one reading only.
+const firstTick = "short_window"
 
 // charged tells whether a device is one of those that a window charges by default; the others are contained in them
 // (core) or contain them (psys).

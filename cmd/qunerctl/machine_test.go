@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	qunerv1 "github.com/qunerd/quner/api/quner/v1"
 )
 
@@ -23,7 +25,7 @@ func (d *daemon) status() *qunerv1.Status {
 	}
 	d.mu.Lock()
 	if d.mode != nil {
-		s.Mode = d.mode
+		s.Mode = proto.CloneOf(d.mode)
 	}
 	d.mu.Unlock()
 	if d.machine == "vm" {

@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"slices"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -33,7 +32,7 @@ type app struct {
 // run is the whole command; it returns the exit status.
 func run(args []string, in io.Reader, out, errOut *os.File) int {
 	a := &app{in: in, out: newScreen(out), err: newScreen(errOut), args: args}
-	ctx, stop := signal.NotifyContext(context.Background(), heeded(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)...)
+	ctx, stop := signal.NotifyContext(context.Background(), heeded(syscall.SIGINT, syscall.SIGTERM)...)
 	defer stop()
 	root := a.root()
 	root.SetArgs(args)
@@ -84,9 +83,13 @@ Exit codes: 0 ok, 1 error, 2 usage, 3 daemon unreachable, 4 denied,
 	return root
 }
 
-// heeded leaves out the signals that this process was started to ignore (nohup, a shell's background job).
+// heeded adds SIGHUP to signals unless this process was started to ignore it (nohup). SIGINT, which scripts' background
+// jobs ignore, is heeded all the same: whoever sends it wants the host put back.
 func heeded(signals ...os.Signal) []os.Signal {
-	return slices.DeleteFunc(signals, signal.Ignored)
+	if signal.Ignored(syscall.SIGHUP) {
+		return signals
+	}
+	return append(signals, syscall.SIGHUP)
 }
 
 // screen is an output that knows whether a person looks at it.

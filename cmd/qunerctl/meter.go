@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -62,7 +63,7 @@ Joules are above idle where the idle floor is given:
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return meterFailure(err) })
 	flags := cmd.Flags()
 	flags.SetInterspersed(false)
-	flags.StringVar(&f.open.Name, "name", "", "`NAME` of the window")
+	flags.StringVar(&f.open.Name, "name", "", "`NAME` of the window; default: the command's")
 	flags.StringSliceVar(&f.open.Devices, "devices", nil, "charge these `DEVICES` (qunerctl doctor names them); default: GPUs that are awake, CPU packages, dram")
 	flags.StringVar(&f.idle, "idle-watts", "", "idle floor in watts per kind or device, `gpu=50,cpu=20` (± as in the example)")
 	flags.StringVar(&f.open.Workload, "workload", "", "`NAME` of the workload")
@@ -106,6 +107,9 @@ func (a *app) meter(cmd *cobra.Command, f *meterFlags, args []string) error {
 		return meterFailure(err)
 	}
 	defer func() { _ = c.Close() }()
+	if f.open.Name == "" {
+		f.open.Name = label(filepath.Base(args[0]))
+	}
 	w, err := c.Open(ctx, f.open)
 	if err != nil {
 		said := a.classify(cmd, err)
@@ -132,6 +136,17 @@ func (a *app) meter(cmd *cobra.Command, f *meterFlags, args []string) error {
 		return &failure{error: fmt.Errorf("exit status %d", status), code: status, quiet: true}
 	}
 	return nil
+}
+
+// label makes a window's name of a command's.
+func label(s string) string {
+	safe := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r) {
+			return r
+		}
+		return '_'
+	}, s)
+	return safe[:min(64, len(safe))]
 }
 
 // meterClient connects to the better socket that the caller may use. It is not strict: no daemon, no figure.
@@ -188,7 +203,7 @@ func (a *app) resultScreen(path string) (s *screen, closeIt func(), err error) {
 // n ended it. An error means that it did not start.
 func runForwarding(cmd *exec.Cmd) (status int, err error) {
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, heeded(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)...)
+	signal.Notify(signals, heeded(syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)...)
 	defer signal.Stop(signals)
 	if err := cmd.Start(); err != nil {
 		code := exitNotFound

@@ -85,14 +85,14 @@ func meterDevices(s *screen, devices []*qunerv1.DeviceEnergy) {
 	}
 	rows := make([][]cell, 0, len(devices))
 	for _, d := range devices {
-		energy := cell{text: joules(d.GetEnergyUj(), d.GetHalfWidthUj()), right: true}
+		energy, gross := figure(joules(d.GetEnergyUj(), d.GetHalfWidthUj())), figure(joules(d.GetGrossUj(), 0))
 		how := ""
 		switch d.GetMethod() {
 		case qunerv1.Method_METHOD_SAMPLED:
 		case qunerv1.Method_METHOD_ESTIMATED:
 			how = "estimated"
 		default:
-			energy = cell{text: "unknown", right: true, look: yellow}
+			energy, gross = cell{text: "unknown", right: true, look: yellow}, figure("")
 		}
 		floor := ""
 		switch d.GetFloor() {
@@ -103,7 +103,7 @@ func meterDevices(s *screen, devices []*qunerv1.DeviceEnergy) {
 			floor = joules(d.GetFloorUj(), 0) + " (" + d.GetFloor() + ")"
 		}
 		rows = append(rows, []cell{
-			text(short(d.GetDevice())), text(d.GetLabel()), energy, figure(joules(d.GetGrossUj(), 0)), figure(floor),
+			text(short(d.GetDevice())), text(d.GetLabel()), energy, gross, figure(floor),
 			text(d.GetBackend()), text(how),
 		})
 	}

@@ -114,7 +114,7 @@ func (a *app) statusPage(s *qunerv1.Status) {
 func signalWords(s *qunerv1.Status) string {
 	g := s.GetSignal()
 	seen := fmt.Sprintf("GPU %.0f %%, load %.2f on %s", 100*g.GetGpuUtilisation(), g.GetLoad1(), plural(int(g.GetCpus()), "CPU"))
-	if g.GetProposes() != s.GetProfile() && g.GetNeeded() > 0 {
+	if p := g.GetProposes(); p != qunerv1.Profile_PROFILE_UNSPECIFIED && p != s.GetProfile() && s.GetMode().GetMode() == qunerv1.Mode_MODE_AUTO {
 		seen += fmt.Sprintf("; looks like %s (%d of %d samples)", profileWord(g.GetProposes()), g.GetAgreeing(), g.GetNeeded())
 	}
 	return seen
@@ -169,7 +169,11 @@ func (a *app) powerTable(devices []*qunerv1.DevicePower) {
 			p = cell{text: "not known", right: true, look: yellow}
 		}
 		why := ""
-		if d.GetReason() != "" {
+		switch d.GetReason() {
+		case "":
+		case firstTick:
+			why = "at the next tick: a mean needs two readings"
+		default:
 			why = reasonWords(d.GetReason())
 		}
 		rows = append(rows, []cell{text(short(d.GetDevice())), text(d.GetLabel()), p, text(d.GetBackend()), text(why)})

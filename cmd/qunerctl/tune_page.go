@@ -99,7 +99,7 @@ func (a *app) stateTable(r *qunerv1.TuneReport, joulesKnown bool) {
 		}
 		rows = append(rows, row)
 	}
-	a.out.table([]string{"STATE", "JOULES PER RUN", "HOST", "DEVICE", "RUNS PER SECOND", "WINDOWS", ""}, rows)
+	a.out.table([]string{"STATE", "JOULES PER RUN", "HOST DRAWS", "DEVICE DRAWS", "RUNS PER SECOND", "WINDOWS", ""}, rows)
 }
 
 // chart draws joules per run by state, from zero on: a bar that began elsewhere would exaggerate.

@@ -304,6 +304,14 @@ func TestQuotedWordsSurviveAShell(t *testing.T) {
 	}
 }
 
+func TestWindowIsNamedAfterItsCommand(t *testing.T) {
+	for in, want := range map[string]string{"train.py": "train.py", "a b±": "a_b_", strings.Repeat("x", 80): strings.Repeat("x", 64)} {
+		if got := label(in); got != want {
+			t.Errorf("%q is named %q, want %q", in, got, want)
+		}
+	}
+}
+
 func TestUnitsAreSpokenOfInTheSingular(t *testing.T) {
 	got := []string{singular("tokens"), singular("request"), singular("ms"), singular("glass"), singular("")}
 	if want := []string{"token", "request", "ms", "glass", "unit"}; !slices.Equal(got, want) {

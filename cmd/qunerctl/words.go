@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -138,6 +139,9 @@ func modeWords(m *qunerv1.ModeState) string {
 	who := ""
 	if m.GetSetAtUnixNs() != 0 {
 		who = fmt.Sprintf(", set by uid %d %s", m.GetSetByUid(), ago(m.GetSetAtUnixNs()))
+		if m.GetSetByUid() == uint32(os.Getuid()) {
+			who = ", set by you " + ago(m.GetSetAtUnixNs())
+		}
 	}
 	switch m.GetMode() {
 	case qunerv1.Mode_MODE_OFF:
@@ -159,7 +163,7 @@ func pointWords(source string) string {
 	case "tuned":
 		return "tuned on this machine"
 	case "default":
-		return "the cautious default, not tuned"
+		return "the cautious default"
 	case "found":
 		return "as the host was found"
 	case "sweep":
