@@ -7,7 +7,9 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/user"
 	"runtime/debug"
+	"strconv"
 
 	sddaemon "github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
@@ -81,7 +83,7 @@ func serve(ctx context.Context, out io.Writer, m *machine, log *slog.Logger) (er
 	if err != nil {
 		return err
 	}
-	srv := server.New(d, d.Meter(), cfg.Server(), log)
+	srv := server.New(d, d.Meter(), serverOptions(cfg), log)
 	group.Go(func() error { return d.Run(ctx) })
 	group.Go(func() error { return d.Meter().Run(ctx) })
 	group.Go(func() error { return srv.Serve(ctx, sockets) })
@@ -94,6 +96,21 @@ func serve(ctx context.Context, out io.Writer, m *machine, log *slog.Logger) (er
 		return nil
 	})
 	return errors.Join(group.Wait(), d.Close())
+}
+
+// exactGroup is the group whose members may see exact CPU energy. It is made by the installation; without it nobody but
+// root, on the admin socket, may.
+const exactGroup = "quner"
+
+func serverOptions(cfg config.Config) server.Options {
+	o := server.Options{Limits: server.Limits(cfg.Serving)}
+	if g, err := user.LookupGroup(exactGroup); err == nil {
+		if gid, err := strconv.ParseUint(g.Gid, 10, 32); err == nil {
+			id := uint32(gid)
+			o.ExactGroup = &id
+		}
+	}
+	return o
 }
 
 // runSimulation keeps the simulated machine going for other processes, until the daemon has put it back.

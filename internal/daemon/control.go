@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/qunerd/quner/internal/doctor"
 	"github.com/qunerd/quner/internal/levers"
 	"github.com/qunerd/quner/internal/profiles"
 )
@@ -175,4 +176,14 @@ func (d *Daemon) Forget(ctx context.Context, c Caller, ids []string, all, dryRun
 		return err
 	})
 	return gone, err
+}
+
+// Doctor examines the host: what it exposes, with reasons. It runs on the loop, which owns the levers.
+func (d *Daemon) Doctor(ctx context.Context) (doctor.Report, error) {
+	var report doctor.Report
+	err := d.do(ctx, func(s *state) error {
+		report = doctor.Examine(ctx, d.host, s.bank.Levers(), s.bank.Missing(), d.meter)
+		return nil
+	})
+	return report, err
 }

@@ -11,9 +11,10 @@ daemon=
 
 cleanup() {
 	status=$?
-	if [ -n "$daemon" ] && kill -0 "$daemon" 2>/dev/null; then
+	if [ -n "$daemon" ]; then
 		kill "$daemon" 2>/dev/null || true
-		wait "$daemon" 2>/dev/null || true
+		for _ in $(seq 100); do kill -0 "$daemon" 2>/dev/null || break; sleep 0.1; done
+		kill -9 "$daemon" 2>/dev/null || true
 	fi
 	[ "$status" -eq 0 ] || { echo "demo: ended with status $status; the daemon's log:" >&2; tail -n 40 "$work/log" >&2 || true; }
 	rm -rf "$work"
@@ -30,8 +31,9 @@ before=$("$work/machine" digest "$QUNER_SOCKET")
 say "1. A daemon on the simulated $host"
 echo "The commands below are the real ones; the machine is simulated, in $QUNER_SOCKET."
 trace=()
-if command -v strace >/dev/null && strace -f -o /dev/null true 2>/dev/null; then
-	trace=(strace -f --seccomp-bpf -qq -e trace=open,openat,openat2,creat,rename,renameat,renameat2,unlink,unlinkat,truncate -o "$work/opens")
+# With -D the tracer is nobody's parent, so that $! is the daemon itself.
+if command -v strace >/dev/null && strace -D -f -o /dev/null true 2>/dev/null; then
+	trace=(strace -D -f --seccomp-bpf -q -e trace=open,openat,openat2,creat,rename,renameat,renameat2,unlink,unlinkat,truncate -o "$work/opens")
 fi
 "${trace[@]}" "$bin/qunerd" run --simulate "$host" --dir "$QUNER_SOCKET" >"$work/out" 2>"$work/log" &
 daemon=$!
@@ -56,9 +58,8 @@ show "$bin/qunerctl" status
 
 say "6. Stop: the machine must be as it was found"
 pid=$daemon
-[ ${#trace[@]} -eq 0 ] || pid=$(pgrep -P "$daemon" || echo "$daemon")
 kill "$pid"
-wait "$daemon" || { echo "the daemon ended with status $?"; exit 1; }
+wait "$pid" || { echo "the daemon ended with status $?"; exit 1; }
 daemon=
 after=$("$work/machine" digest "$QUNER_SOCKET")
 echo "before  $before"
@@ -69,6 +70,7 @@ if [ "$before" != "$after" ]; then
 fi
 echo "The simulated machine is byte-identical to how it began."
 if [ ${#trace[@]} -gt 0 ]; then
+	for _ in $(seq 50); do grep -q "^$pid .*+++ exited" "$work/opens" && break; sleep 0.1; done
 	touched=$(grep -cE '"/sys/' "$work/opens" || true)
 	written=$(grep -E '"/sys/' "$work/opens" | grep -cE 'O_WRONLY|O_RDWR|O_CREAT|O_TRUNC|^[0-9]+ +(creat|rename|unlink|truncate)' || true)
 	echo "Of this machine's own /sys, strace saw $touched files opened, $written of them for writing."
