@@ -18,6 +18,7 @@ import (
 type machine struct {
 	*host.Host
 	sim    *hostsim.Sim // nil on the real one
+	still  bool         // the simulation serves the daemon alone
 	name   string       // of the simulated host
 	remove string       // the directory to remove at the end; "" if it is the user's own
 }

@@ -39,10 +39,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintln(stderr, "qunerd:", err) //nolint:errcheck // nowhere left to tell
+	fmt.Fprintln(stderr, "qunerd:", err)
 	var hinted interface{ Hint() string }
 	if errors.As(err, &hinted) {
-		fmt.Fprintln(stderr, "hint:", hinted.Hint()) //nolint:errcheck // nowhere left to tell
+		fmt.Fprintln(stderr, "hint:", hinted.Hint())
 	}
 	var coded interface{ ExitCode() int }
 	if errors.As(err, &coded) {

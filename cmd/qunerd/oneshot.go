@@ -63,13 +63,13 @@ func restore(ctx context.Context, out, log io.Writer, force, dryRun bool) error 
 	}
 	done, err := act(ctx, force)
 	for _, w := range done.Writes {
-		fmt.Fprintf(out, "%s: %s -> %s %s\n", w.Lever, w.From, w.To, w.Unit) //nolint:errcheck // told by the exit status
+		fmt.Fprintf(out, "%s: %s -> %s %s\n", w.Lever, w.From, w.To, w.Unit)
 	}
 	for _, l := range done.Left {
-		fmt.Fprintf(out, "%s: left as it is: %s\n", l.Lever, l.Why) //nolint:errcheck // told by the exit status
+		fmt.Fprintf(out, "%s: left as it is: %s\n", l.Lever, l.Why)
 	}
 	if err == nil && len(done.Writes)+len(done.Left) == 0 {
-		fmt.Fprintln(out, "nothing to put back: no lever is held") //nolint:errcheck // told by the exit status
+		fmt.Fprintln(out, "nothing to put back: no lever is held")
 	}
 	return err
 }

@@ -22,7 +22,7 @@ import (
 
 func runCommand() *cobra.Command {
 	var flags machineFlags
-	var verbose bool
+	var verbose, still bool
 	c := &cobra.Command{
 		Use:   "run",
 		Short: "the daemon",
@@ -44,11 +44,14 @@ the sockets are then below that directory, which it prints. Nothing of the real 
 			if err != nil {
 				return err
 			}
+			m.still = still
 			log := newLog(c.ErrOrStderr(), level, os.Getenv("JOURNAL_STREAM") != "")
 			return errors.Join(serve(c.Context(), c.OutOrStdout(), m, log), m.close())
 		},
 	}
 	flags.add(c)
+	c.Flags().BoolVar(&still, "still", false,
+		"with --simulate: do not keep counters and loads going for other processes, so that all that runs is the daemon")
 	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "log what is of interest to developers too")
 	return c
 }
@@ -75,7 +78,7 @@ func serve(ctx context.Context, out io.Writer, m *machine, log *slog.Logger) (er
 	}
 	defer func() { err = errors.Join(err, sockets.Close()) }()
 	group, ctx := errgroup.WithContext(ctx)
-	if m.sim != nil {
+	if m.sim != nil && !m.still {
 		stop := runSimulation(m)
 		defer stop()
 	}
@@ -128,7 +131,6 @@ func greet(out io.Writer, m *machine) {
 	if m.sim == nil {
 		return
 	}
-	//nolint:errcheck // a greeting nobody reads is no fault
 	fmt.Fprintf(out, "simulated host %q in %s\n  export QUNER_SOCKET=%s\n  qunerctl status\n", m.name, m.Run.Path(), m.Run.Path())
 }
 

@@ -93,6 +93,14 @@ func (d *Daemon) Apply(ctx context.Context, c Caller, dryRun bool) (Applied, err
 		if dryRun {
 			return d.planMode(ctx, s, s.mode, &out)
 		}
+		// The owner asks in person, so levers that were left to somebody else are taken again.
+		for _, st := range s.bank.States(ctx) {
+			if st.State == levers.Yielded {
+				if err := s.bank.Take(st.Name); err != nil {
+					return err
+				}
+			}
+		}
 		out.Writes, err = d.apply(ctx, s)
 		out.Profile, out.Source, out.Mode = s.profile, s.source, s.mode
 		d.publish(s)
@@ -140,14 +148,12 @@ func (d *Daemon) Rollback(ctx context.Context) (string, error) {
 }
 
 // Points returns the cached tuned points, and the fingerprint of this host to judge them by.
-func (d *Daemon) Points(ctx context.Context) ([]profiles.TunedPoint, profiles.Fingerprint, error) {
-	var all []profiles.TunedPoint
-	var print profiles.Fingerprint
-	err := d.do(ctx, func(s *state) error {
-		all, print = s.points.All(), s.print
+func (d *Daemon) Points(ctx context.Context) (all []profiles.TunedPoint, here profiles.Fingerprint, err error) {
+	err = d.do(ctx, func(s *state) error {
+		all, here = s.points.All(), s.print
 		return nil
 	})
-	return all, print, err
+	return all, here, err
 }
 
 // Forget removes cached points and, where one was in force, applies what follows from that.

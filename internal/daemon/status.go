@@ -42,6 +42,7 @@ func (d *Daemon) publish(s *state) {
 	for _, subject := range slices.Sorted(maps.Keys(s.degraded)) {
 		now.Degraded = append(now.Degraded, s.degraded[subject])
 	}
+	now.Degraded = append(now.Degraded, s.bank.Degraded()...)
 	if err := d.writeStatus(now); err != nil && s.degraded["status"] == "" {
 		s.degraded["status"] = err.Error()
 		d.log.Warn("status file", "err", err)

@@ -87,11 +87,11 @@ func (d *Daemon) Tune(ctx context.Context, spec TuneSpec, w TuneWorkload) (TuneR
 }
 
 // slowdownOption turns "none at all" into what tune.Options calls it, where 0 means the default.
-func slowdownOption(max float64) float64 {
-	if max == 0 {
+func slowdownOption(share float64) float64 {
+	if share == 0 {
 		return -1
 	}
-	return max
+	return share
 }
 
 // begin checks that a sweep may run and takes the levers. It runs on the loop.
@@ -104,9 +104,9 @@ func (t *sweep) begin(ctx context.Context, s *state) error {
 	case s.mode.Mode == profiles.ModeOff:
 		return fmt.Errorf("%w: quner is paused; resume first", ErrRefused)
 	case profiles.PowerSource(d.host) == profiles.Battery && !t.spec.Force:
-		return fmt.Errorf("%w: on battery", ErrRefused)
+		return fmt.Errorf("%w: on battery (force overrides)", ErrRefused)
 	case s.detector.Judge(s.sample) == profiles.Training && !t.spec.Force:
-		return fmt.Errorf("%w: this machine is training (GPU %.0f %%, load %.2f on %d CPUs); a sweep would slow it",
+		return fmt.Errorf("%w: this machine is training (GPU %.0f %%, load %.2f on %d CPUs); a sweep would slow it (force overrides)",
 			ErrRefused, 100*s.sample.GPUUtilisation, s.sample.Load1, s.sample.CPUs)
 	}
 	states := s.bank.States(ctx)
@@ -214,7 +214,6 @@ func (t *sweep) end(ctx context.Context, r *TuneReport) error {
 func (t *sweep) keep(s *state, r *TuneReport) error {
 	switch {
 	case !t.spec.Apply:
-		r.Note = "host put back; nothing is kept without --apply"
 		return nil
 	case r.Chosen == nil:
 		r.Note = "nothing to apply"
@@ -237,7 +236,14 @@ func (t *sweep) keep(s *state, r *TuneReport) error {
 
 func (t *sweep) tunedPoint(s *state, r *TuneReport) profiles.TunedPoint {
 	res := r.Result
+	units := map[string]string{}
+	for _, l := range s.bank.Levers() {
+		if u := l.Span().Unit; u != "" {
+			units[l.Name()] = u
+		}
+	}
 	return profiles.TunedPoint{
+		Units:   units,
 		Profile: t.spec.Profile, Workload: t.spec.Workload, PowerSource: profiles.PowerSource(t.d.host),
 		Point: r.Chosen, Verdict: string(r.Verdict()), Certified: r.Certified(), Objective: res.Objective.String(),
 		Saving: res.Saved.Value, SavingHalfWidth: (res.Saved.High - res.Saved.Low) / 2, Slowdown: res.Slowdown.Value,

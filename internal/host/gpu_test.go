@@ -76,7 +76,7 @@ func TestReadersOfOneMomentShareAVisit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &board{uuid: "GPU-a"}
 		gpus := open(t, &library{boards: []*board{b}})
-		defer gpus.Close() //nolint:errcheck // asserted elsewhere
+		defer gpus.Close()
 		gpu := gpus.All()[0]
 		for _, step := range []struct {
 			pause, maxAge time.Duration
@@ -97,7 +97,7 @@ func TestAHungBoardBlocksNobodyElseAndComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sick, well := &board{uuid: "GPU-sick"}, &board{uuid: "GPU-well"}
 		gpus := open(t, &library{boards: []*board{sick, well}})
-		defer gpus.Close() //nolint:errcheck // asserted elsewhere
+		defer gpus.Close()
 		sick.delay.Store(int64(time.Minute))
 		if _, _, err := gpus.All()[0].Energy(t.Context()); !errors.Is(err, host.ErrHung) {
 			t.Fatalf("a call of a minute: %v, want ErrHung", err)
@@ -121,7 +121,7 @@ func TestALateWriteIsReadBackAndTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &board{uuid: "GPU-a"}
 		gpus := open(t, &library{boards: []*board{b}})
-		defer gpus.Close() //nolint:errcheck // asserted elsewhere
+		defer gpus.Close()
 		gpu := gpus.All()[0]
 		var told atomic.Int64
 		gpu.OnLateWrite(func(now unit.Power, _ error) { told.Store(int64(now)) })
@@ -148,7 +148,7 @@ func TestACancelledReaderLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &board{uuid: "GPU-a"}
 		gpus := open(t, &library{boards: []*board{b}})
-		defer gpus.Close() //nolint:errcheck // asserted elsewhere
+		defer gpus.Close()
 		b.delay.Store(int64(time.Second))
 		cause := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(t.Context())

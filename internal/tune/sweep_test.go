@@ -297,7 +297,7 @@ func TestCancelReturnsItsCause(t *testing.T) {
 		}
 		return trial(ctx, s)
 	}, Options{})
-	if err != cause || calls != 5 || r.Windows != 4 || r.Chosen != nil {
+	if !errors.Is(err, cause) || calls != 5 || r.Windows != 4 || r.Chosen != nil {
 		t.Errorf("error %v after %d trials, %d windows, chosen %v", err, calls, r.Windows, r.Chosen)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 )
 
 // Principle is the sentence every report carries: what is expected of a curve, and what the band is not.
@@ -50,24 +52,23 @@ const (
 	EDP                            // least energy × delay: joules per work × seconds per work
 )
 
-var objectives = [...]string{WorkPerJoule: "work-per-joule", WorkPerSecond: "work-per-second", EDP: "edp"}
+// names are what the objectives are written as, by Objective.
+func names() []string { return []string{"work-per-joule", "work-per-second", "edp"} }
 
 // ParseObjective reads the name an Objective is written with.
 func ParseObjective(name string) (Objective, error) {
-	for o, n := range objectives {
-		if n == name {
-			return Objective(o), nil
-		}
+	if i := slices.Index(names(), name); i >= 0 {
+		return Objective(i), nil
 	}
-	return 0, fmt.Errorf("objective %q: not one of %v", name, objectives)
+	return 0, fmt.Errorf("objective %q: allowed are %s", name, strings.Join(names(), ", "))
 }
 
 // String is the name ParseObjective reads.
 func (o Objective) String() string {
-	if o < 0 || int(o) >= len(objectives) {
+	if o < 0 || int(o) >= len(names()) {
 		return fmt.Sprintf("objective(%d)", int(o))
 	}
-	return objectives[o]
+	return names()[o]
 }
 
 // cost is ln(what the objective minimises) of a state with these logarithms of work/s and of watts.

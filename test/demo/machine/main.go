@@ -62,7 +62,7 @@ func truth(out io.Writer, states []hostsim.State) error {
 		}
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "cap\tunits/s\tJ/unit\tspeed\tallowed\t\t") //nolint:errcheck // Flush tells
+	fmt.Fprintln(w, "cap\tunits/s\tJ/unit\tspeed\tallowed\t\t")
 	for _, s := range states {
 		mark, allowed := "", "no"
 		if s.Rate >= (1-maxSlowdown)*found.Rate {
@@ -71,7 +71,7 @@ func truth(out io.Writer, states []hostsim.State) error {
 		if s == best {
 			mark = fmt.Sprintf("best allowed: %.1f %% fewer joules", 100*(1-cost(s)/cost(found)))
 		}
-		fmt.Fprintf(w, "%.0f W\t%.2f\t%.3f\t%+.1f %%\t%s\t%s\t\n", //nolint:errcheck // Flush tells
+		fmt.Fprintf(w, "%.0f W\t%.2f\t%.3f\t%+.1f %%\t%s\t%s\t\n",
 			s.Cap.Watts(), s.Rate, cost(s), 100*(s.Rate/found.Rate-1), allowed, mark)
 	}
 	return w.Flush()
