@@ -31,6 +31,12 @@ help: ## list the targets
 build: ## bin/qunerd and bin/qunerctl
 	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/qunerd ./cmd/qunerctl
 
+.PHONY: man
+man: build ## man pages and shell completions, from the commands themselves, in bin/
+	bin/qunerctl man bin/man && bin/qunerd man bin/man
+	mkdir -p bin/completions
+	for sh in bash zsh fish; do for c in qunerctl qunerd; do bin/$$c completion $$sh > bin/completions/$$c.$$sh; done; done
+
 .PHONY: demo
 demo: build ## the whole journey on a simulated workstation, unprivileged, nothing left behind
 	bash test/demo/demo.sh

@@ -79,7 +79,7 @@ Exit codes: 0 ok, 1 error, 2 usage, 3 daemon unreachable, 4 denied,
 		c.GroupID = "move"
 		root.AddCommand(c)
 	}
-	root.AddCommand(a.versionCmd())
+	root.AddCommand(a.versionCmd(), manCommand())
 	return root
 }
 

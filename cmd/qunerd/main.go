@@ -75,7 +75,7 @@ Whatever it changes it puts back when it stops; after a crash, "qunerd restore" 
 		return usageError{fmt.Errorf("%w", err), c.CommandPath()}
 	})
 	root.AddCommand(runCommand(), restoreCommand(), rollbackCommand(), doctorCommand(), simulateWorkCommand(),
-		checkConfigCommand(), versionCommand())
+		checkConfigCommand(), versionCommand(), manCommand())
 	return root
 }
 
