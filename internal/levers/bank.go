@@ -23,6 +23,7 @@ type Bank struct {
 	dirty   bool  // the journal on disk says something else
 	frozen  error // why nothing may be moved
 
+	others  map[string]string // levers that are not quner's to move until they are taken, and why
 	yielded map[string]string // levers left to someone else until they are let go or taken, and why
 	settled map[string]bool   // levers that this process has seen to have taken a value of ours
 	failing map[string]error  // second copies that cannot be written, by path
@@ -48,7 +49,7 @@ func OpenBank(ctx context.Context, h *host.Host, log *slog.Logger) (*Bank, error
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	b := &Bank{host: h, log: log, yielded: map[string]string{}, settled: map[string]bool{}, failing: map[string]error{}}
+	b := &Bank{host: h, log: log, others: map[string]string{}, yielded: map[string]string{}, settled: map[string]bool{}, failing: map[string]error{}}
 	b.levers, b.missing = Discover(ctx, h)
 	s, err := readStored(h)
 	if err != nil {
@@ -118,6 +119,17 @@ func (b *Bank) Take(lever string) error {
 		return b.unknown(lever)
 	}
 	delete(b.yielded, lever)
+	delete(b.others, lever)
+	return nil
+}
+
+// Leave ends the moving of a lever, for the reason given: the next Apply puts it back to its original if it is held, and
+// from then on it is somebody else's until it is taken.
+func (b *Bank) Leave(lever, why string) error {
+	if b.lever(lever) == nil {
+		return b.unknown(lever)
+	}
+	b.others[lever] = why
 	return nil
 }
 

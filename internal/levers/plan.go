@@ -65,10 +65,16 @@ func (b *Bank) plan(ctx context.Context, p Point, force bool) []step {
 	steps := make([]step, 0, len(names))
 	for _, name := range names {
 		v, wanted := p.Value(name)
-		if wanted {
+		held := b.journal.find(name)
+		switch left := b.others[name]; {
+		case left != "" && held == nil:
+			s := b.look(ctx, name)
+			s.note = left
+			steps = append(steps, s)
+		case wanted && left == "":
 			steps = append(steps, b.planChosen(ctx, name, v))
-		} else {
-			steps = append(steps, b.planBack(ctx, *b.journal.find(name), force))
+		default:
+			steps = append(steps, b.planBack(ctx, *held, force))
 		}
 	}
 	slices.SortStableFunc(steps, func(x, y step) int { return before(x.kind, x.name, y.kind, y.name) })

@@ -69,6 +69,8 @@ func (b *Bank) state(ctx context.Context, l Lever) State {
 		s.State, s.Note = Yielded, fmt.Sprintf("someone else has set %q", s.Value)
 	case why != "":
 		s.State, s.Note = Yielded, why
+	case b.others[s.Name] != "":
+		s.State, s.Note = Yielded, b.others[s.Name]
 	}
 	return s
 }

@@ -3,49 +3,69 @@ package profiles
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 
 	"github.com/qunerd/quner/internal/host"
 )
 
-// ModeFile is where the mode is, in the state directory.
+// ModeFile is where the mode and the owners of levers are, in the state directory.
 const ModeFile = "mode.json"
 
-// ModeStore remembers on disk who decides the profile. It belongs to one goroutine.
-type ModeStore struct{ file stateFile }
+// Owner is who moves a lever, as a person has decided it.
+type Owner string
+
+// The owners. A lever nobody has decided about is quner's unless another power daemon runs that contests it.
+const (
+	OwnerQuner  Owner = "quner"  // quner, whoever else runs
+	OwnerOthers Owner = "others" // anybody but quner
+)
+
+// ModeStore remembers on disk who decides the profile, and who moves which lever. It belongs to one goroutine.
+type ModeStore struct {
+	file host.StateFile
+	now  modeFile
+}
 
 // modeFile is the layout of ModeFile.
 type modeFile struct {
 	Schema int `json:"schema"`
 	ModeState
+	Owners map[string]Owner `json:"lever_owners,omitempty"` // by lever
 }
 
-// NewModeStore returns the store of a state directory.
+// NewModeStore returns the store of a state directory, in ModeAuto until it is loaded.
 func NewModeStore(state host.Dir, log *slog.Logger) *ModeStore {
-	return &ModeStore{stateFile{state, ModeFile, log}}
+	return &ModeStore{
+		file: host.StateFile{Dir: state, Name: ModeFile, Schema: schema, Log: log},
+		now:  modeFile{Schema: schema, ModeState: ModeState{Mode: ModeAuto}},
+	}
 }
 
 // Load returns the mode last saved, or ModeAuto where none was or where the file cannot be trusted. The error is a
 // directory that cannot be read.
 func (s *ModeStore) Load() (ModeState, error) {
-	mode := ModeState{Mode: ModeAuto}
-	err := s.file.load(func(data []byte) error {
+	err := s.file.Load(func(data []byte) error {
 		read, err := s.decode(data)
 		if err == nil {
-			mode = read
+			s.now = read
 		}
 		return err
 	})
-	return mode, err
+	return s.now.ModeState, err
 }
 
-func (s *ModeStore) decode(data []byte) (ModeState, error) {
+func (s *ModeStore) decode(data []byte) (modeFile, error) {
 	var content modeFile
-	err := s.file.decode(data, &content, func() error {
-		read := content.ModeState // only now it holds what was read
-		return read.check()
+	err := s.file.Decode(data, &content, func() error {
+		for lever, o := range content.Owners {
+			if o != OwnerQuner && o != OwnerOthers {
+				return fmt.Errorf("owner of lever %q: %q: allowed are %q and %q", lever, o, OwnerQuner, OwnerOthers)
+			}
+		}
+		return content.check()
 	})
-	return content.ModeState, err
+	return content, err
 }
 
 // Save keeps a mode.
@@ -53,7 +73,33 @@ func (s *ModeStore) Save(m ModeState) error {
 	if err := m.check(); err != nil {
 		return err
 	}
-	return s.file.save(modeFile{schema, m})
+	next := s.now
+	next.ModeState = m
+	return s.keep(next)
+}
+
+// Owners returns what was decided about levers, by name.
+func (s *ModeStore) Owners() map[string]Owner { return maps.Clone(s.now.Owners) }
+
+// SetOwner decides about levers. On an error nothing is decided.
+func (s *ModeStore) SetOwner(o Owner, levers ...string) error {
+	next := s.now
+	next.Owners = maps.Clone(s.now.Owners)
+	if next.Owners == nil {
+		next.Owners = map[string]Owner{}
+	}
+	for _, l := range levers {
+		next.Owners[l] = o
+	}
+	return s.keep(next)
+}
+
+func (s *ModeStore) keep(next modeFile) error {
+	if err := s.file.Save(next); err != nil {
+		return err
+	}
+	s.now = next
+	return nil
 }
 
 func (m ModeState) check() error {

@@ -12,12 +12,15 @@ import (
 	"github.com/qunerd/quner/internal/host"
 )
 
+// schema is the version of the state files of this package.
+const schema = 1
+
 // PointsFile is where the tuned points are, in the state directory.
 const PointsFile = "points.json"
 
 // Store remembers tuned points on disk. Its methods may be called from several goroutines.
 type Store struct {
-	file stateFile
+	file host.StateFile
 
 	mu     sync.Mutex
 	points map[string]TunedPoint // by id
@@ -32,8 +35,8 @@ type pointsFile struct {
 // OpenStore reads the points of a state directory. A file that cannot be trusted is set aside and the store begins
 // empty: a point can be tuned again. The error is a directory that cannot be read.
 func OpenStore(state host.Dir, log *slog.Logger) (*Store, error) {
-	s := &Store{file: stateFile{state, PointsFile, log}, points: map[string]TunedPoint{}}
-	err := s.file.load(func(data []byte) error {
+	s := &Store{file: host.StateFile{Dir: state, Name: PointsFile, Schema: schema, Log: log}, points: map[string]TunedPoint{}}
+	err := s.file.Load(func(data []byte) error {
 		points, err := s.decode(data)
 		if err == nil {
 			s.points = points
@@ -46,7 +49,7 @@ func OpenStore(state host.Dir, log *slog.Logger) (*Store, error) {
 func (s *Store) decode(data []byte) (map[string]TunedPoint, error) {
 	var content pointsFile
 	points := map[string]TunedPoint{}
-	err := s.file.decode(data, &content, func() error {
+	err := s.file.Decode(data, &content, func() error {
 		for _, r := range content.Points {
 			p := r.point()
 			if err := p.check(); err != nil {
@@ -84,7 +87,7 @@ func (s *Store) Point(hard string, profile Profile, workload string, source Sour
 }
 
 // Put keeps a point, in the place of one with the same host, profile, workload and power source, and returns it with its
-// id. On an error, ErrFull or one of the file, the store is as before.
+// id. On an error, host.ErrFull or one of the file, the store is as before.
 func (s *Store) Put(p TunedPoint) (TunedPoint, error) {
 	p = copyOf(p)
 	p.ID = p.findID()
@@ -142,7 +145,7 @@ func (s *Store) change(edit func(map[string]TunedPoint)) error {
 	for _, p := range sorted(next) {
 		content.Points = append(content.Points, toRecord(p))
 	}
-	if err := s.file.save(content); err != nil {
+	if err := s.file.Save(content); err != nil {
 		return err
 	}
 	s.points = next

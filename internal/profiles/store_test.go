@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -202,7 +203,7 @@ func TestStoreIsBounded(t *testing.T) {
 	for i := range 40 {
 		p := tuned(fmt.Sprint(i), true, 0)
 		p.Verdict = strings.Repeat("x", 50_000)
-		if _, err := s.Put(p); errors.Is(err, ErrFull) {
+		if _, err := s.Put(p); errors.Is(err, host.ErrFull) {
 			if len(s.All()) != i {
 				t.Errorf("%d points after %d", len(s.All()), i)
 			}
@@ -219,7 +220,7 @@ func FuzzPointsFile(f *testing.F) {
 	f.Add([]byte(`{"schema":1,"points":[{"id":"x","profile":"idle","power_source":"ac","hard":"h","settings":[{"lever":"a","value":"b"}]}]}`))
 	f.Add([]byte(`{"schema":1,"points":[null]}`))
 	f.Add([]byte(`{"schema":2`))
-	s := &Store{file: stateFile{name: PointsFile}}
+	s := &Store{file: host.StateFile{Name: PointsFile, Schema: schema}}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		points, err := s.decode(data)
 		for id, p := range points {
@@ -257,10 +258,40 @@ func TestModeStore(t *testing.T) {
 	}
 }
 
+func TestLeverOwnersOutliveModesAndProcesses(t *testing.T) {
+	dir, log := host.NewDir(t.TempDir(), nil), slog.New(slog.DiscardHandler)
+	s := NewModeStore(dir, log)
+	if err := s.SetOwner(OwnerOthers, "cpufreq/policy0", "cpufreq/policy1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Save(ModeState{Mode: ModeIdle}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.SetOwner(OwnerQuner, "cpufreq/policy1"); err != nil {
+		t.Fatal(err)
+	}
+	again := NewModeStore(dir, log)
+	mode, err := again.Load()
+	if err != nil || mode.Mode != ModeIdle {
+		t.Errorf("mode %+v, %v", mode, err)
+	}
+	want := map[string]Owner{"cpufreq/policy0": OwnerOthers, "cpufreq/policy1": OwnerQuner}
+	if got := again.Owners(); !maps.Equal(got, want) {
+		t.Errorf("owners %v, want %v", got, want)
+	}
+	if err := os.WriteFile(dir.File(ModeFile), []byte(`{"schema":1,"mode":"auto","lever_owners":{"a":"nobody"}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	last := NewModeStore(dir, log)
+	if _, err := last.Load(); err != nil || len(last.Owners()) != 0 {
+		t.Errorf("an owner that is none was taken over: %v, %v", last.Owners(), err)
+	}
+}
+
 func FuzzModeFile(f *testing.F) {
 	f.Add([]byte(`{"schema":1,"mode":"off","set_by_uid":0,"before":"auto"}`))
 	f.Add([]byte(`{"schema":1,"mode":"off","until":"x"}`))
-	s := ModeStore{stateFile{name: ModeFile}}
+	s := ModeStore{file: host.StateFile{Name: ModeFile, Schema: schema}}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if m, err := s.decode(data); err == nil && m.check() != nil {
 			t.Errorf("took %+v", m)
