@@ -30,10 +30,12 @@ func (d *Daemon) SetMode(ctx context.Context, c Caller, change ModeChange) (Appl
 		if saved != nil {
 			d.log.Error("mode", "err", saved)
 		}
+		a := c.author(change.String())
 		if s.sweep == nil {
 			s.profile = profileOf(s.mode.Mode, s.detector.Profile())
-			out.Writes, err = d.apply(ctx, s)
+			out.Writes, err = d.apply(ctx, s, a)
 		}
+		s.remember(a, err)
 		out.Profile, out.Source, out.Mode = s.profile, s.source, s.mode
 		d.publish(s)
 		return err
@@ -65,6 +67,19 @@ func (s *state) nextMode(c Caller, change ModeChange) (profiles.ModeState, error
 		return next, fmt.Errorf("mode %q: allowed are auto, idle, training, off", change.Mode)
 	}
 	return next, nil
+}
+
+// String is the call in the words of the command line.
+func (c ModeChange) String() string {
+	switch {
+	case c.Resume:
+		return "resume"
+	case c.Mode == profiles.ModeOff && c.Pause > 0:
+		return "pause " + c.Pause.String()
+	case c.Mode == profiles.ModeOff:
+		return "pause"
+	}
+	return "profile " + string(c.Mode)
 }
 
 // planMode works out the writes of a change of mode without making any.
@@ -101,7 +116,9 @@ func (d *Daemon) Apply(ctx context.Context, c Caller, dryRun bool) (Applied, err
 				}
 			}
 		}
-		out.Writes, err = d.apply(ctx, s)
+		a := c.author("apply")
+		out.Writes, err = d.apply(ctx, s, a)
+		s.remember(a, err)
 		out.Profile, out.Source, out.Mode = s.profile, s.source, s.mode
 		d.publish(s)
 		return err
@@ -129,6 +146,9 @@ func (d *Daemon) Restore(ctx context.Context, c Caller, force, dryRun bool) (lev
 			d.log.Error("mode", "err", saved)
 		}
 		out, err = s.bank.Restore(ctx, force)
+		a := c.author("apply --restore")
+		s.rememberWrites(a, out.Writes)
+		s.remember(a, err)
 		s.point, s.source = nil, PointFound
 		d.meter.SetCondition(ctx, "")
 		d.publish(s)
@@ -175,9 +195,11 @@ func (d *Daemon) Forget(ctx context.Context, c Caller, ids []string, all, dryRun
 			return err
 		}
 		d.log.Info("points forgotten", "uid", c.UID, "count", len(gone))
+		a := c.author("points forget")
 		if s.sweep == nil {
-			_, err = d.apply(ctx, s)
+			_, err = d.apply(ctx, s, a)
 		}
+		s.remember(a, err)
 		d.publish(s)
 		return err
 	})

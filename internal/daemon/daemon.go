@@ -22,7 +22,7 @@ var (
 	ErrBusy    = errors.New("another sweep holds the levers")
 	ErrRefused = errors.New("refused")
 	ErrStopped = errors.New("the daemon is stopping")
-	ErrVoided  = errors.New("the window does not count")
+	ErrNoLever = errors.New("neither a lever nor a kind of lever on this host")
 )
 
 // Options are what the process, rather than the configuration file, decides.
@@ -65,6 +65,7 @@ type state struct {
 	detector *profiles.Detector
 	points   *profiles.Store
 	modes    *profiles.ModeStore
+	history  *history
 	mode     profiles.ModeState
 	print    profiles.Fingerprint
 	driver   profiles.Driver
@@ -129,6 +130,10 @@ func (s *state) load(h *host.Host, log *slog.Logger) {
 	if s.mode, err = s.modes.Load(); err != nil {
 		s.degraded["mode"] = fmt.Sprintf("the mode is not read: %v", err)
 	}
+	if s.history, err = openHistory(h.Var, log); err != nil {
+		s.degraded["history"] = fmt.Sprintf("the history is not read: %v", err)
+	}
+	s.recallOwners()
 	s.print = profiles.FingerprintOf(h)
 	s.driver = profiles.DriverOf(h)
 }
@@ -181,6 +186,10 @@ func (d *Daemon) shutdown(ctx context.Context, s *state) error {
 	out, err := s.bank.Restore(ctx, false)
 	for _, l := range out.Left {
 		d.log.Warn("left as it is", "lever", l.Lever, "why", l.Why)
+	}
+	s.rememberWrites(byDaemon("stop"), out.Writes)
+	if saved := s.history.save(); saved != nil {
+		d.log.Warn("history", "err", saved)
 	}
 	if err != nil {
 		return fmt.Errorf("restore at stop: %w", err)

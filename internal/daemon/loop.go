@@ -52,7 +52,7 @@ func (d *Daemon) enter(ctx context.Context, s *state, detected profiles.Profile)
 		d.log.Info("profile", "from", before, "to", s.profile, "mode", s.mode.Mode,
 			"gpu_utilisation", s.sample.GPUUtilisation, "load1", s.sample.Load1)
 	}
-	if _, err := d.apply(ctx, s); err != nil {
+	if _, err := d.apply(ctx, s, byDaemon("profile "+string(s.profile))); err != nil {
 		d.log.Error("operating point not reached", "profile", s.profile, "err", err)
 	}
 }
@@ -93,16 +93,18 @@ func (s *state) found(ctx context.Context) map[string]levers.Value {
 }
 
 // apply brings the point that mode and profile call for into force.
-func (d *Daemon) apply(ctx context.Context, s *state) ([]levers.Write, error) {
+func (d *Daemon) apply(ctx context.Context, s *state, a author) ([]levers.Write, error) {
 	point, source := d.target(ctx, s)
-	writes, err := d.move(ctx, s, point)
+	writes, err := d.move(ctx, s, point, a)
 	s.source = source
 	return writes, err
 }
 
-// move is the only way the daemon moves levers: through the bank, which logs each write, and told to the meter.
-func (d *Daemon) move(ctx context.Context, s *state, p levers.Point) ([]levers.Write, error) {
+// move is the only way the daemon moves levers: through the bank, which logs each write, and told to the meter
+// and the history.
+func (d *Daemon) move(ctx context.Context, s *state, p levers.Point, a author) ([]levers.Write, error) {
 	writes, err := s.bank.Apply(ctx, p)
+	s.rememberWrites(a, writes)
 	s.point = p
 	// What is in force decides the idle floor, so a change of it is a cut of every open window's timeline.
 	d.meter.SetCondition(ctx, p.Key())

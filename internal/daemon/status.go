@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -38,6 +39,11 @@ func (d *Daemon) publish(s *state) {
 	}
 	if s.sweep != nil {
 		now.PointSource = PointSweep
+	}
+	if err := s.history.save(); err != nil {
+		s.degraded["history"] = fmt.Sprintf("the history is not on disk: %v", err)
+	} else {
+		delete(s.degraded, "history")
 	}
 	for _, subject := range slices.Sorted(maps.Keys(s.degraded)) {
 		now.Degraded = append(now.Degraded, s.degraded[subject])

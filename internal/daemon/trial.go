@@ -53,7 +53,7 @@ func (t *sweep) set(ctx context.Context, p levers.Point) error {
 		}
 		t.lease.void = ""
 		s.tuned.Window = t.window
-		_, err := t.d.move(ctx, s, p)
+		_, err := t.d.move(ctx, s, p, t.spec.Caller.author("tune"))
 		t.d.publish(s)
 		return err
 	})

@@ -124,6 +124,7 @@ func (t *sweep) begin(ctx context.Context, s *state) error {
 		return nil
 	}
 	s.sweep = t.lease
+	s.remember(t.spec.Caller.author("tune"), nil)
 	s.tuned.Running, s.tuned.Workload, s.tuned.Window = true, t.spec.Workload, 0
 	d.log.Info("sweep begins", "uid", t.spec.Caller.UID, "profile", t.spec.Profile, "workload", t.spec.Workload,
 		"axes", len(t.axes), "max_windows", t.plan.MaxWindows)
@@ -200,7 +201,7 @@ func (t *sweep) end(ctx context.Context, r *TuneReport) error {
 			s.tuned.LastVerdict = string(r.Verdict())
 			stored = t.keep(s, r)
 		}
-		_, err := t.d.apply(ctx, s)
+		_, err := t.d.apply(ctx, s, t.spec.Caller.author("tune, at its end"))
 		t.d.publish(s)
 		return errors.Join(stored, err)
 	})

@@ -42,6 +42,10 @@ func roles() map[string]role {
 		qunerv1.AdminService_Tune_FullMethodName:         operator,
 		qunerv1.AdminService_ForgetPoints_FullMethodName: operator,
 		qunerv1.AdminService_Rollback_FullMethodName:     operator,
+
+		qunerv1.AdminService_History_FullMethodName:       operator,
+		qunerv1.AdminService_SetLeverOwner_FullMethodName: operator,
+		qunerv1.AdminService_Selftest_FullMethodName:      operator,
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/qunerd/quner/internal/daemon"
+	"github.com/qunerd/quner/internal/host"
 	"github.com/qunerd/quner/internal/levers"
 	"github.com/qunerd/quner/internal/meter"
 	"github.com/qunerd/quner/internal/profiles"
@@ -51,7 +52,8 @@ func codeOf(err error) codes.Code {
 		{meter.ErrNotSampled, codes.FailedPrecondition},
 
 		{profiles.ErrNoPoint, codes.NotFound},
-		{profiles.ErrFull, codes.ResourceExhausted},
+		{host.ErrFull, codes.ResourceExhausted},
+		{daemon.ErrNoLever, codes.NotFound},
 
 		{levers.ErrFrozen, codes.FailedPrecondition},
 		{levers.ErrJournal, codes.FailedPrecondition},

@@ -142,6 +142,19 @@ func (d *scripted) Rollback(ctx context.Context) (string, error) {
 	return "echo powersave > …\n", d.called(ctx, "rollback", daemon.Caller{})
 }
 
+func (d *scripted) History(ctx context.Context, limit int) ([]daemon.Event, error) {
+	return []daemon.Event{{UID: uint32(limit), Call: "apply", Lever: "cpufreq/policy0", From: "a", To: "b"}}, //nolint:gosec // a small number
+		d.called(ctx, "history", daemon.Caller{})
+}
+
+func (d *scripted) SetLeverOwner(ctx context.Context, c daemon.Caller, name string, _ profiles.Owner, _ bool) ([]string, []levers.Write, error) {
+	return []string{name}, nil, d.called(ctx, "owner", c)
+}
+
+func (d *scripted) Selftest(ctx context.Context, c daemon.Caller, _ bool) ([]levers.Test, error) {
+	return []levers.Test{{Lever: "cpufreq/policy0", Verdict: levers.Moved}}, d.called(ctx, "selftest", c)
+}
+
 // stand is a server on real sockets, over a scripted daemon and a real meter on a simulated workstation.
 type stand struct {
 	*scripted

@@ -36,6 +36,9 @@ type Daemon interface {
 	Tune(ctx context.Context, spec daemon.TuneSpec, w daemon.TuneWorkload) (daemon.TuneReport, error)
 	Forget(ctx context.Context, c daemon.Caller, ids []string, all, dryRun bool) ([]profiles.TunedPoint, error)
 	Rollback(ctx context.Context) (string, error)
+	History(ctx context.Context, limit int) ([]daemon.Event, error)
+	SetLeverOwner(ctx context.Context, c daemon.Caller, name string, o profiles.Owner, dryRun bool) ([]string, []levers.Write, error)
+	Selftest(ctx context.Context, c daemon.Caller, dryRun bool) ([]levers.Test, error)
 }
 
 // Limits bound what callers may take; a zero field means the default named beside it.

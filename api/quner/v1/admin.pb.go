@@ -21,6 +21,115 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// LeverOwner says who moves a lever.
+type LeverOwner int32
+
+const (
+	LeverOwner_LEVER_OWNER_UNSPECIFIED LeverOwner = 0
+	LeverOwner_LEVER_OWNER_QUNER       LeverOwner = 1 // quner, whoever else runs
+	LeverOwner_LEVER_OWNER_OTHERS      LeverOwner = 2 // not quner: the value found is put back and then left alone
+)
+
+// Enum value maps for LeverOwner.
+var (
+	LeverOwner_name = map[int32]string{
+		0: "LEVER_OWNER_UNSPECIFIED",
+		1: "LEVER_OWNER_QUNER",
+		2: "LEVER_OWNER_OTHERS",
+	}
+	LeverOwner_value = map[string]int32{
+		"LEVER_OWNER_UNSPECIFIED": 0,
+		"LEVER_OWNER_QUNER":       1,
+		"LEVER_OWNER_OTHERS":      2,
+	}
+)
+
+func (x LeverOwner) Enum() *LeverOwner {
+	p := new(LeverOwner)
+	*p = x
+	return p
+}
+
+func (x LeverOwner) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (LeverOwner) Descriptor() protoreflect.EnumDescriptor {
+	return file_quner_v1_admin_proto_enumTypes[0].Descriptor()
+}
+
+func (LeverOwner) Type() protoreflect.EnumType {
+	return &file_quner_v1_admin_proto_enumTypes[0]
+}
+
+func (x LeverOwner) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use LeverOwner.Descriptor instead.
+func (LeverOwner) EnumDescriptor() ([]byte, []int) {
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{0}
+}
+
+// LeverVerdict is the outcome of a lever's self-test.
+type LeverVerdict int32
+
+const (
+	LeverVerdict_LEVER_VERDICT_UNSPECIFIED LeverVerdict = 0
+	LeverVerdict_LEVER_VERDICT_MOVED       LeverVerdict = 1 // it moved, and is back
+	LeverVerdict_LEVER_VERDICT_SKIPPED     LeverVerdict = 2 // nowhere to move it to, or not quner's to move
+	LeverVerdict_LEVER_VERDICT_REFUSED     LeverVerdict = 3 // the host did not take the value; the lever is as it was
+	LeverVerdict_LEVER_VERDICT_STUCK       LeverVerdict = 4 // it moved and did not go back: the original is in the journal
+	LeverVerdict_LEVER_VERDICT_PLANNED     LeverVerdict = 5 // dry run
+)
+
+// Enum value maps for LeverVerdict.
+var (
+	LeverVerdict_name = map[int32]string{
+		0: "LEVER_VERDICT_UNSPECIFIED",
+		1: "LEVER_VERDICT_MOVED",
+		2: "LEVER_VERDICT_SKIPPED",
+		3: "LEVER_VERDICT_REFUSED",
+		4: "LEVER_VERDICT_STUCK",
+		5: "LEVER_VERDICT_PLANNED",
+	}
+	LeverVerdict_value = map[string]int32{
+		"LEVER_VERDICT_UNSPECIFIED": 0,
+		"LEVER_VERDICT_MOVED":       1,
+		"LEVER_VERDICT_SKIPPED":     2,
+		"LEVER_VERDICT_REFUSED":     3,
+		"LEVER_VERDICT_STUCK":       4,
+		"LEVER_VERDICT_PLANNED":     5,
+	}
+)
+
+func (x LeverVerdict) Enum() *LeverVerdict {
+	p := new(LeverVerdict)
+	*p = x
+	return p
+}
+
+func (x LeverVerdict) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (LeverVerdict) Descriptor() protoreflect.EnumDescriptor {
+	return file_quner_v1_admin_proto_enumTypes[1].Descriptor()
+}
+
+func (LeverVerdict) Type() protoreflect.EnumType {
+	return &file_quner_v1_admin_proto_enumTypes[1]
+}
+
+func (x LeverVerdict) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use LeverVerdict.Descriptor instead.
+func (LeverVerdict) EnumDescriptor() ([]byte, []int) {
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{1}
+}
+
 type SetModeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Mode          Mode                   `protobuf:"varint,1,opt,name=mode,proto3,enum=quner.v1.Mode" json:"mode,omitempty"`
@@ -1604,6 +1713,504 @@ func (x *RollbackResponse) GetScript() string {
 	return ""
 }
 
+type HistoryRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Limit         uint32                 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"` // the newest so many; 0: all that are kept
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryRequest) Reset() {
+	*x = HistoryRequest{}
+	mi := &file_quner_v1_admin_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryRequest) ProtoMessage() {}
+
+func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quner_v1_admin_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
+func (*HistoryRequest) Descriptor() ([]byte, []int) {
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *HistoryRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type HistoryResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Entries       []*HistoryEntry        `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"` // oldest first
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryResponse) Reset() {
+	*x = HistoryResponse{}
+	mi := &file_quner_v1_admin_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryResponse) ProtoMessage() {}
+
+func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_quner_v1_admin_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryResponse.ProtoReflect.Descriptor instead.
+func (*HistoryResponse) Descriptor() ([]byte, []int) {
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *HistoryResponse) GetEntries() []*HistoryEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+// HistoryEntry is one admin call or one write of a lever.
+type HistoryEntry struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	TimeUnixNs    int64                  `protobuf:"varint,1,opt,name=time_unix_ns,json=timeUnixNs,proto3" json:"time_unix_ns,omitempty"`
+	Uid           uint32                 `protobuf:"varint,2,opt,name=uid,proto3" json:"uid,omitempty"`                           // who asked; meaningless when by_daemon
+	ByDaemon      bool                   `protobuf:"varint,3,opt,name=by_daemon,json=byDaemon,proto3" json:"by_daemon,omitempty"` // the daemon's own doing: a switch of profile, a stop
+	Call          string                 `protobuf:"bytes,4,opt,name=call,proto3" json:"call,omitempty"`                          // what was asked: "profile training", "tune"; of a write, why it was made
+	Lever         string                 `protobuf:"bytes,5,opt,name=lever,proto3" json:"lever,omitempty"`                        // of a write
+	From          string                 `protobuf:"bytes,6,opt,name=from,proto3" json:"from,omitempty"`
+	To            string                 `protobuf:"bytes,7,opt,name=to,proto3" json:"to,omitempty"`
+	Unit          string                 `protobuf:"bytes,8,opt,name=unit,proto3" json:"unit,omitempty"`
+	Note          string                 `protobuf:"bytes,9,opt,name=note,proto3" json:"note,omitempty"`
+	Error         string                 `protobuf:"bytes,10,opt,name=error,proto3" json:"error,omitempty"` // why it did not work; empty if it did
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryEntry) Reset() {
+	*x = HistoryEntry{}
+	mi := &file_quner_v1_admin_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryEntry) ProtoMessage() {}
+
+func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_quner_v1_admin_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryEntry.ProtoReflect.Descriptor instead.
+func (*HistoryEntry) Descriptor() ([]byte, []int) {
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *HistoryEntry) GetTimeUnixNs() int64 {
+	if x != nil {
+		return x.TimeUnixNs
+	}
+	return 0
+}
+
+func (x *HistoryEntry) GetUid() uint32 {
+	if x != nil {
+		return x.Uid
+	}
+	return 0
+}
+
+func (x *HistoryEntry) GetByDaemon() bool {
+	if x != nil {
+		return x.ByDaemon
+	}
+	return false
+}
+
+func (x *HistoryEntry) GetCall() string {
+	if x != nil {
+		return x.Call
+	}
+	return ""
+}
+
+func (x *HistoryEntry) GetLever() string {
+	if x != nil {
+		return x.Lever
+	}
+	return ""
+}
+
+func (x *HistoryEntry) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *HistoryEntry) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *HistoryEntry) GetUnit() string {
+	if x != nil {
+		return x.Unit
+	}
+	return ""
+}
+
+func (x *HistoryEntry) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
+}
+
+func (x *HistoryEntry) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+type SetLeverOwnerRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Lever         string                 `protobuf:"bytes,1,opt,name=lever,proto3" json:"lever,omitempty"` // a lever's name, or a kind for all of it: "governor", "epp", "package", "gpu"
+	Owner         LeverOwner             `protobuf:"varint,2,opt,name=owner,proto3,enum=quner.v1.LeverOwner" json:"owner,omitempty"`
+	DryRun        bool                   `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetLeverOwnerRequest) Reset() {
+	*x = SetLeverOwnerRequest{}
+	mi := &file_quner_v1_admin_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetLeverOwnerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetLeverOwnerRequest) ProtoMessage() {}
+
+func (x *SetLeverOwnerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quner_v1_admin_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetLeverOwnerRequest.ProtoReflect.Descriptor instead.
+func (*SetLeverOwnerRequest) Descriptor() ([]byte, []int) {
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *SetLeverOwnerRequest) GetLever() string {
+	if x != nil {
+		return x.Lever
+	}
+	return ""
+}
+
+func (x *SetLeverOwnerRequest) GetOwner() LeverOwner {
+	if x != nil {
+		return x.Owner
+	}
+	return LeverOwner_LEVER_OWNER_UNSPECIFIED
+}
+
+func (x *SetLeverOwnerRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+type SetLeverOwnerResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Levers        []string               `protobuf:"bytes,1,rep,name=levers,proto3" json:"levers,omitempty"` // that this is about
+	Writes        []*Write               `protobuf:"bytes,2,rep,name=writes,proto3" json:"writes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetLeverOwnerResponse) Reset() {
+	*x = SetLeverOwnerResponse{}
+	mi := &file_quner_v1_admin_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetLeverOwnerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetLeverOwnerResponse) ProtoMessage() {}
+
+func (x *SetLeverOwnerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_quner_v1_admin_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetLeverOwnerResponse.ProtoReflect.Descriptor instead.
+func (*SetLeverOwnerResponse) Descriptor() ([]byte, []int) {
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *SetLeverOwnerResponse) GetLevers() []string {
+	if x != nil {
+		return x.Levers
+	}
+	return nil
+}
+
+func (x *SetLeverOwnerResponse) GetWrites() []*Write {
+	if x != nil {
+		return x.Writes
+	}
+	return nil
+}
+
+type SelftestRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	DryRun        bool                   `protobuf:"varint,1,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SelftestRequest) Reset() {
+	*x = SelftestRequest{}
+	mi := &file_quner_v1_admin_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SelftestRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SelftestRequest) ProtoMessage() {}
+
+func (x *SelftestRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quner_v1_admin_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SelftestRequest.ProtoReflect.Descriptor instead.
+func (*SelftestRequest) Descriptor() ([]byte, []int) {
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *SelftestRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+type SelftestResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tests         []*LeverTest           `protobuf:"bytes,1,rep,name=tests,proto3" json:"tests,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SelftestResponse) Reset() {
+	*x = SelftestResponse{}
+	mi := &file_quner_v1_admin_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SelftestResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SelftestResponse) ProtoMessage() {}
+
+func (x *SelftestResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_quner_v1_admin_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SelftestResponse.ProtoReflect.Descriptor instead.
+func (*SelftestResponse) Descriptor() ([]byte, []int) {
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *SelftestResponse) GetTests() []*LeverTest {
+	if x != nil {
+		return x.Tests
+	}
+	return nil
+}
+
+// LeverTest is what became of one lever in a self-test.
+type LeverTest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Lever         string                 `protobuf:"bytes,1,opt,name=lever,proto3" json:"lever,omitempty"`
+	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	From          string                 `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
+	To            string                 `protobuf:"bytes,4,opt,name=to,proto3" json:"to,omitempty"` // what it was moved to for a moment
+	Unit          string                 `protobuf:"bytes,5,opt,name=unit,proto3" json:"unit,omitempty"`
+	Verdict       LeverVerdict           `protobuf:"varint,6,opt,name=verdict,proto3,enum=quner.v1.LeverVerdict" json:"verdict,omitempty"`
+	Detail        string                 `protobuf:"bytes,7,opt,name=detail,proto3" json:"detail,omitempty"` // the fact behind a verdict that is not moved
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeverTest) Reset() {
+	*x = LeverTest{}
+	mi := &file_quner_v1_admin_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeverTest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeverTest) ProtoMessage() {}
+
+func (x *LeverTest) ProtoReflect() protoreflect.Message {
+	mi := &file_quner_v1_admin_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeverTest.ProtoReflect.Descriptor instead.
+func (*LeverTest) Descriptor() ([]byte, []int) {
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *LeverTest) GetLever() string {
+	if x != nil {
+		return x.Lever
+	}
+	return ""
+}
+
+func (x *LeverTest) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *LeverTest) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *LeverTest) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *LeverTest) GetUnit() string {
+	if x != nil {
+		return x.Unit
+	}
+	return ""
+}
+
+func (x *LeverTest) GetVerdict() LeverVerdict {
+	if x != nil {
+		return x.Verdict
+	}
+	return LeverVerdict_LEVER_VERDICT_UNSPECIFIED
+}
+
+func (x *LeverTest) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
 var File_quner_v1_admin_proto protoreflect.FileDescriptor
 
 const file_quner_v1_admin_proto_rawDesc = "" +
@@ -1735,14 +2342,65 @@ const file_quner_v1_admin_proto_rawDesc = "" +
 	"\tforgotten\x18\x01 \x03(\v2\x14.quner.v1.TunedPointR\tforgotten\"\x11\n" +
 	"\x0fRollbackRequest\"*\n" +
 	"\x10RollbackResponse\x12\x16\n" +
-	"\x06script\x18\x01 \x01(\tR\x06script2\x95\x03\n" +
+	"\x06script\x18\x01 \x01(\tR\x06script\"&\n" +
+	"\x0eHistoryRequest\x12\x14\n" +
+	"\x05limit\x18\x01 \x01(\rR\x05limit\"C\n" +
+	"\x0fHistoryResponse\x120\n" +
+	"\aentries\x18\x01 \x03(\v2\x16.quner.v1.HistoryEntryR\aentries\"\xeb\x01\n" +
+	"\fHistoryEntry\x12 \n" +
+	"\ftime_unix_ns\x18\x01 \x01(\x03R\n" +
+	"timeUnixNs\x12\x10\n" +
+	"\x03uid\x18\x02 \x01(\rR\x03uid\x12\x1b\n" +
+	"\tby_daemon\x18\x03 \x01(\bR\bbyDaemon\x12\x12\n" +
+	"\x04call\x18\x04 \x01(\tR\x04call\x12\x14\n" +
+	"\x05lever\x18\x05 \x01(\tR\x05lever\x12\x12\n" +
+	"\x04from\x18\x06 \x01(\tR\x04from\x12\x0e\n" +
+	"\x02to\x18\a \x01(\tR\x02to\x12\x12\n" +
+	"\x04unit\x18\b \x01(\tR\x04unit\x12\x12\n" +
+	"\x04note\x18\t \x01(\tR\x04note\x12\x14\n" +
+	"\x05error\x18\n" +
+	" \x01(\tR\x05error\"q\n" +
+	"\x14SetLeverOwnerRequest\x12\x14\n" +
+	"\x05lever\x18\x01 \x01(\tR\x05lever\x12*\n" +
+	"\x05owner\x18\x02 \x01(\x0e2\x14.quner.v1.LeverOwnerR\x05owner\x12\x17\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\"X\n" +
+	"\x15SetLeverOwnerResponse\x12\x16\n" +
+	"\x06levers\x18\x01 \x03(\tR\x06levers\x12'\n" +
+	"\x06writes\x18\x02 \x03(\v2\x0f.quner.v1.WriteR\x06writes\"*\n" +
+	"\x0fSelftestRequest\x12\x17\n" +
+	"\adry_run\x18\x01 \x01(\bR\x06dryRun\"=\n" +
+	"\x10SelftestResponse\x12)\n" +
+	"\x05tests\x18\x01 \x03(\v2\x13.quner.v1.LeverTestR\x05tests\"\xb7\x01\n" +
+	"\tLeverTest\x12\x14\n" +
+	"\x05lever\x18\x01 \x01(\tR\x05lever\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04from\x18\x03 \x01(\tR\x04from\x12\x0e\n" +
+	"\x02to\x18\x04 \x01(\tR\x02to\x12\x12\n" +
+	"\x04unit\x18\x05 \x01(\tR\x04unit\x120\n" +
+	"\averdict\x18\x06 \x01(\x0e2\x16.quner.v1.LeverVerdictR\averdict\x12\x16\n" +
+	"\x06detail\x18\a \x01(\tR\x06detail*X\n" +
+	"\n" +
+	"LeverOwner\x12\x1b\n" +
+	"\x17LEVER_OWNER_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11LEVER_OWNER_QUNER\x10\x01\x12\x16\n" +
+	"\x12LEVER_OWNER_OTHERS\x10\x02*\xb0\x01\n" +
+	"\fLeverVerdict\x12\x1d\n" +
+	"\x19LEVER_VERDICT_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13LEVER_VERDICT_MOVED\x10\x01\x12\x19\n" +
+	"\x15LEVER_VERDICT_SKIPPED\x10\x02\x12\x19\n" +
+	"\x15LEVER_VERDICT_REFUSED\x10\x03\x12\x17\n" +
+	"\x13LEVER_VERDICT_STUCK\x10\x04\x12\x19\n" +
+	"\x15LEVER_VERDICT_PLANNED\x10\x052\xea\x04\n" +
 	"\fAdminService\x12>\n" +
 	"\aSetMode\x12\x18.quner.v1.SetModeRequest\x1a\x19.quner.v1.SetModeResponse\x128\n" +
 	"\x05Apply\x12\x16.quner.v1.ApplyRequest\x1a\x17.quner.v1.ApplyResponse\x12>\n" +
 	"\aRestore\x12\x18.quner.v1.RestoreRequest\x1a\x19.quner.v1.RestoreResponse\x129\n" +
 	"\x04Tune\x12\x15.quner.v1.TuneRequest\x1a\x16.quner.v1.TuneResponse(\x010\x01\x12M\n" +
 	"\fForgetPoints\x12\x1d.quner.v1.ForgetPointsRequest\x1a\x1e.quner.v1.ForgetPointsResponse\x12A\n" +
-	"\bRollback\x12\x19.quner.v1.RollbackRequest\x1a\x1a.quner.v1.RollbackResponseB.Z,github.com/qunerd/quner/api/quner/v1;qunerv1b\x06proto3"
+	"\bRollback\x12\x19.quner.v1.RollbackRequest\x1a\x1a.quner.v1.RollbackResponse\x12>\n" +
+	"\aHistory\x12\x18.quner.v1.HistoryRequest\x1a\x19.quner.v1.HistoryResponse\x12P\n" +
+	"\rSetLeverOwner\x12\x1e.quner.v1.SetLeverOwnerRequest\x1a\x1f.quner.v1.SetLeverOwnerResponse\x12A\n" +
+	"\bSelftest\x12\x19.quner.v1.SelftestRequest\x1a\x1a.quner.v1.SelftestResponseB.Z,github.com/qunerd/quner/api/quner/v1;qunerv1b\x06proto3"
 
 var (
 	file_quner_v1_admin_proto_rawDescOnce sync.Once
@@ -1756,72 +2414,94 @@ func file_quner_v1_admin_proto_rawDescGZIP() []byte {
 	return file_quner_v1_admin_proto_rawDescData
 }
 
-var file_quner_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_quner_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_quner_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_quner_v1_admin_proto_goTypes = []any{
-	(*SetModeRequest)(nil),       // 0: quner.v1.SetModeRequest
-	(*SetModeResponse)(nil),      // 1: quner.v1.SetModeResponse
-	(*ApplyRequest)(nil),         // 2: quner.v1.ApplyRequest
-	(*ApplyResponse)(nil),        // 3: quner.v1.ApplyResponse
-	(*RestoreRequest)(nil),       // 4: quner.v1.RestoreRequest
-	(*RestoreResponse)(nil),      // 5: quner.v1.RestoreResponse
-	(*TuneRequest)(nil),          // 6: quner.v1.TuneRequest
-	(*TuneStart)(nil),            // 7: quner.v1.TuneStart
-	(*RunFinished)(nil),          // 8: quner.v1.RunFinished
-	(*TuneResponse)(nil),         // 9: quner.v1.TuneResponse
-	(*TunePlan)(nil),             // 10: quner.v1.TunePlan
-	(*TuneAxis)(nil),             // 11: quner.v1.TuneAxis
-	(*RunWorkload)(nil),          // 12: quner.v1.RunWorkload
-	(*TuneProgress)(nil),         // 13: quner.v1.TuneProgress
-	(*TuneReport)(nil),           // 14: quner.v1.TuneReport
-	(*AxisReport)(nil),           // 15: quner.v1.AxisReport
-	(*StateReport)(nil),          // 16: quner.v1.StateReport
-	(*ForgetPointsRequest)(nil),  // 17: quner.v1.ForgetPointsRequest
-	(*ForgetPointsResponse)(nil), // 18: quner.v1.ForgetPointsResponse
-	(*RollbackRequest)(nil),      // 19: quner.v1.RollbackRequest
-	(*RollbackResponse)(nil),     // 20: quner.v1.RollbackResponse
-	(Mode)(0),                    // 21: quner.v1.Mode
-	(*Write)(nil),                // 22: quner.v1.Write
-	(*ModeState)(nil),            // 23: quner.v1.ModeState
-	(Profile)(0),                 // 24: quner.v1.Profile
-	(*Setting)(nil),              // 25: quner.v1.Setting
-	(*TunedPoint)(nil),           // 26: quner.v1.TunedPoint
+	(LeverOwner)(0),               // 0: quner.v1.LeverOwner
+	(LeverVerdict)(0),             // 1: quner.v1.LeverVerdict
+	(*SetModeRequest)(nil),        // 2: quner.v1.SetModeRequest
+	(*SetModeResponse)(nil),       // 3: quner.v1.SetModeResponse
+	(*ApplyRequest)(nil),          // 4: quner.v1.ApplyRequest
+	(*ApplyResponse)(nil),         // 5: quner.v1.ApplyResponse
+	(*RestoreRequest)(nil),        // 6: quner.v1.RestoreRequest
+	(*RestoreResponse)(nil),       // 7: quner.v1.RestoreResponse
+	(*TuneRequest)(nil),           // 8: quner.v1.TuneRequest
+	(*TuneStart)(nil),             // 9: quner.v1.TuneStart
+	(*RunFinished)(nil),           // 10: quner.v1.RunFinished
+	(*TuneResponse)(nil),          // 11: quner.v1.TuneResponse
+	(*TunePlan)(nil),              // 12: quner.v1.TunePlan
+	(*TuneAxis)(nil),              // 13: quner.v1.TuneAxis
+	(*RunWorkload)(nil),           // 14: quner.v1.RunWorkload
+	(*TuneProgress)(nil),          // 15: quner.v1.TuneProgress
+	(*TuneReport)(nil),            // 16: quner.v1.TuneReport
+	(*AxisReport)(nil),            // 17: quner.v1.AxisReport
+	(*StateReport)(nil),           // 18: quner.v1.StateReport
+	(*ForgetPointsRequest)(nil),   // 19: quner.v1.ForgetPointsRequest
+	(*ForgetPointsResponse)(nil),  // 20: quner.v1.ForgetPointsResponse
+	(*RollbackRequest)(nil),       // 21: quner.v1.RollbackRequest
+	(*RollbackResponse)(nil),      // 22: quner.v1.RollbackResponse
+	(*HistoryRequest)(nil),        // 23: quner.v1.HistoryRequest
+	(*HistoryResponse)(nil),       // 24: quner.v1.HistoryResponse
+	(*HistoryEntry)(nil),          // 25: quner.v1.HistoryEntry
+	(*SetLeverOwnerRequest)(nil),  // 26: quner.v1.SetLeverOwnerRequest
+	(*SetLeverOwnerResponse)(nil), // 27: quner.v1.SetLeverOwnerResponse
+	(*SelftestRequest)(nil),       // 28: quner.v1.SelftestRequest
+	(*SelftestResponse)(nil),      // 29: quner.v1.SelftestResponse
+	(*LeverTest)(nil),             // 30: quner.v1.LeverTest
+	(Mode)(0),                     // 31: quner.v1.Mode
+	(*Write)(nil),                 // 32: quner.v1.Write
+	(*ModeState)(nil),             // 33: quner.v1.ModeState
+	(Profile)(0),                  // 34: quner.v1.Profile
+	(*Setting)(nil),               // 35: quner.v1.Setting
+	(*TunedPoint)(nil),            // 36: quner.v1.TunedPoint
 }
 var file_quner_v1_admin_proto_depIdxs = []int32{
-	21, // 0: quner.v1.SetModeRequest.mode:type_name -> quner.v1.Mode
-	22, // 1: quner.v1.SetModeResponse.writes:type_name -> quner.v1.Write
-	23, // 2: quner.v1.SetModeResponse.mode:type_name -> quner.v1.ModeState
-	22, // 3: quner.v1.ApplyResponse.writes:type_name -> quner.v1.Write
-	24, // 4: quner.v1.ApplyResponse.profile:type_name -> quner.v1.Profile
-	22, // 5: quner.v1.RestoreResponse.writes:type_name -> quner.v1.Write
-	7,  // 6: quner.v1.TuneRequest.start:type_name -> quner.v1.TuneStart
-	8,  // 7: quner.v1.TuneRequest.finished:type_name -> quner.v1.RunFinished
-	24, // 8: quner.v1.TuneStart.profile:type_name -> quner.v1.Profile
-	10, // 9: quner.v1.TuneResponse.plan:type_name -> quner.v1.TunePlan
-	12, // 10: quner.v1.TuneResponse.run:type_name -> quner.v1.RunWorkload
-	13, // 11: quner.v1.TuneResponse.progress:type_name -> quner.v1.TuneProgress
-	14, // 12: quner.v1.TuneResponse.report:type_name -> quner.v1.TuneReport
-	11, // 13: quner.v1.TunePlan.axes:type_name -> quner.v1.TuneAxis
-	15, // 14: quner.v1.TuneReport.axes:type_name -> quner.v1.AxisReport
-	16, // 15: quner.v1.TuneReport.states:type_name -> quner.v1.StateReport
-	25, // 16: quner.v1.TuneReport.chosen:type_name -> quner.v1.Setting
-	26, // 17: quner.v1.ForgetPointsResponse.forgotten:type_name -> quner.v1.TunedPoint
-	0,  // 18: quner.v1.AdminService.SetMode:input_type -> quner.v1.SetModeRequest
-	2,  // 19: quner.v1.AdminService.Apply:input_type -> quner.v1.ApplyRequest
-	4,  // 20: quner.v1.AdminService.Restore:input_type -> quner.v1.RestoreRequest
-	6,  // 21: quner.v1.AdminService.Tune:input_type -> quner.v1.TuneRequest
-	17, // 22: quner.v1.AdminService.ForgetPoints:input_type -> quner.v1.ForgetPointsRequest
-	19, // 23: quner.v1.AdminService.Rollback:input_type -> quner.v1.RollbackRequest
-	1,  // 24: quner.v1.AdminService.SetMode:output_type -> quner.v1.SetModeResponse
-	3,  // 25: quner.v1.AdminService.Apply:output_type -> quner.v1.ApplyResponse
-	5,  // 26: quner.v1.AdminService.Restore:output_type -> quner.v1.RestoreResponse
-	9,  // 27: quner.v1.AdminService.Tune:output_type -> quner.v1.TuneResponse
-	18, // 28: quner.v1.AdminService.ForgetPoints:output_type -> quner.v1.ForgetPointsResponse
-	20, // 29: quner.v1.AdminService.Rollback:output_type -> quner.v1.RollbackResponse
-	24, // [24:30] is the sub-list for method output_type
-	18, // [18:24] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	31, // 0: quner.v1.SetModeRequest.mode:type_name -> quner.v1.Mode
+	32, // 1: quner.v1.SetModeResponse.writes:type_name -> quner.v1.Write
+	33, // 2: quner.v1.SetModeResponse.mode:type_name -> quner.v1.ModeState
+	32, // 3: quner.v1.ApplyResponse.writes:type_name -> quner.v1.Write
+	34, // 4: quner.v1.ApplyResponse.profile:type_name -> quner.v1.Profile
+	32, // 5: quner.v1.RestoreResponse.writes:type_name -> quner.v1.Write
+	9,  // 6: quner.v1.TuneRequest.start:type_name -> quner.v1.TuneStart
+	10, // 7: quner.v1.TuneRequest.finished:type_name -> quner.v1.RunFinished
+	34, // 8: quner.v1.TuneStart.profile:type_name -> quner.v1.Profile
+	12, // 9: quner.v1.TuneResponse.plan:type_name -> quner.v1.TunePlan
+	14, // 10: quner.v1.TuneResponse.run:type_name -> quner.v1.RunWorkload
+	15, // 11: quner.v1.TuneResponse.progress:type_name -> quner.v1.TuneProgress
+	16, // 12: quner.v1.TuneResponse.report:type_name -> quner.v1.TuneReport
+	13, // 13: quner.v1.TunePlan.axes:type_name -> quner.v1.TuneAxis
+	17, // 14: quner.v1.TuneReport.axes:type_name -> quner.v1.AxisReport
+	18, // 15: quner.v1.TuneReport.states:type_name -> quner.v1.StateReport
+	35, // 16: quner.v1.TuneReport.chosen:type_name -> quner.v1.Setting
+	36, // 17: quner.v1.ForgetPointsResponse.forgotten:type_name -> quner.v1.TunedPoint
+	25, // 18: quner.v1.HistoryResponse.entries:type_name -> quner.v1.HistoryEntry
+	0,  // 19: quner.v1.SetLeverOwnerRequest.owner:type_name -> quner.v1.LeverOwner
+	32, // 20: quner.v1.SetLeverOwnerResponse.writes:type_name -> quner.v1.Write
+	30, // 21: quner.v1.SelftestResponse.tests:type_name -> quner.v1.LeverTest
+	1,  // 22: quner.v1.LeverTest.verdict:type_name -> quner.v1.LeverVerdict
+	2,  // 23: quner.v1.AdminService.SetMode:input_type -> quner.v1.SetModeRequest
+	4,  // 24: quner.v1.AdminService.Apply:input_type -> quner.v1.ApplyRequest
+	6,  // 25: quner.v1.AdminService.Restore:input_type -> quner.v1.RestoreRequest
+	8,  // 26: quner.v1.AdminService.Tune:input_type -> quner.v1.TuneRequest
+	19, // 27: quner.v1.AdminService.ForgetPoints:input_type -> quner.v1.ForgetPointsRequest
+	21, // 28: quner.v1.AdminService.Rollback:input_type -> quner.v1.RollbackRequest
+	23, // 29: quner.v1.AdminService.History:input_type -> quner.v1.HistoryRequest
+	26, // 30: quner.v1.AdminService.SetLeverOwner:input_type -> quner.v1.SetLeverOwnerRequest
+	28, // 31: quner.v1.AdminService.Selftest:input_type -> quner.v1.SelftestRequest
+	3,  // 32: quner.v1.AdminService.SetMode:output_type -> quner.v1.SetModeResponse
+	5,  // 33: quner.v1.AdminService.Apply:output_type -> quner.v1.ApplyResponse
+	7,  // 34: quner.v1.AdminService.Restore:output_type -> quner.v1.RestoreResponse
+	11, // 35: quner.v1.AdminService.Tune:output_type -> quner.v1.TuneResponse
+	20, // 36: quner.v1.AdminService.ForgetPoints:output_type -> quner.v1.ForgetPointsResponse
+	22, // 37: quner.v1.AdminService.Rollback:output_type -> quner.v1.RollbackResponse
+	24, // 38: quner.v1.AdminService.History:output_type -> quner.v1.HistoryResponse
+	27, // 39: quner.v1.AdminService.SetLeverOwner:output_type -> quner.v1.SetLeverOwnerResponse
+	29, // 40: quner.v1.AdminService.Selftest:output_type -> quner.v1.SelftestResponse
+	32, // [32:41] is the sub-list for method output_type
+	23, // [23:32] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_quner_v1_admin_proto_init() }
@@ -1847,13 +2527,14 @@ func file_quner_v1_admin_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quner_v1_admin_proto_rawDesc), len(file_quner_v1_admin_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   21,
+			NumEnums:      2,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_quner_v1_admin_proto_goTypes,
 		DependencyIndexes: file_quner_v1_admin_proto_depIdxs,
+		EnumInfos:         file_quner_v1_admin_proto_enumTypes,
 		MessageInfos:      file_quner_v1_admin_proto_msgTypes,
 	}.Build()
 	File_quner_v1_admin_proto = out.File

@@ -19,12 +19,15 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	AdminService_SetMode_FullMethodName      = "/quner.v1.AdminService/SetMode"
-	AdminService_Apply_FullMethodName        = "/quner.v1.AdminService/Apply"
-	AdminService_Restore_FullMethodName      = "/quner.v1.AdminService/Restore"
-	AdminService_Tune_FullMethodName         = "/quner.v1.AdminService/Tune"
-	AdminService_ForgetPoints_FullMethodName = "/quner.v1.AdminService/ForgetPoints"
-	AdminService_Rollback_FullMethodName     = "/quner.v1.AdminService/Rollback"
+	AdminService_SetMode_FullMethodName       = "/quner.v1.AdminService/SetMode"
+	AdminService_Apply_FullMethodName         = "/quner.v1.AdminService/Apply"
+	AdminService_Restore_FullMethodName       = "/quner.v1.AdminService/Restore"
+	AdminService_Tune_FullMethodName          = "/quner.v1.AdminService/Tune"
+	AdminService_ForgetPoints_FullMethodName  = "/quner.v1.AdminService/ForgetPoints"
+	AdminService_Rollback_FullMethodName      = "/quner.v1.AdminService/Rollback"
+	AdminService_History_FullMethodName       = "/quner.v1.AdminService/History"
+	AdminService_SetLeverOwner_FullMethodName = "/quner.v1.AdminService/SetLeverOwner"
+	AdminService_Selftest_FullMethodName      = "/quner.v1.AdminService/Selftest"
 )
 
 // AdminServiceClient is the client API for AdminService service.
@@ -46,6 +49,12 @@ type AdminServiceClient interface {
 	ForgetPoints(ctx context.Context, in *ForgetPointsRequest, opts ...grpc.CallOption) (*ForgetPointsResponse, error)
 	// Rollback returns shell lines that restore the host with no daemon.
 	Rollback(ctx context.Context, in *RollbackRequest, opts ...grpc.CallOption) (*RollbackResponse, error)
+	// History returns the newest admin calls and lever writes.
+	History(ctx context.Context, in *HistoryRequest, opts ...grpc.CallOption) (*HistoryResponse, error)
+	// SetLeverOwner takes levers for quner, or leaves them to someone else. It survives the daemon.
+	SetLeverOwner(ctx context.Context, in *SetLeverOwnerRequest, opts ...grpc.CallOption) (*SetLeverOwnerResponse, error)
+	// Selftest moves each lever for a moment, reads it back and puts it back.
+	Selftest(ctx context.Context, in *SelftestRequest, opts ...grpc.CallOption) (*SelftestResponse, error)
 }
 
 type adminServiceClient struct {
@@ -119,6 +128,36 @@ func (c *adminServiceClient) Rollback(ctx context.Context, in *RollbackRequest, 
 	return out, nil
 }
 
+func (c *adminServiceClient) History(ctx context.Context, in *HistoryRequest, opts ...grpc.CallOption) (*HistoryResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(HistoryResponse)
+	err := c.cc.Invoke(ctx, AdminService_History_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) SetLeverOwner(ctx context.Context, in *SetLeverOwnerRequest, opts ...grpc.CallOption) (*SetLeverOwnerResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetLeverOwnerResponse)
+	err := c.cc.Invoke(ctx, AdminService_SetLeverOwner_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) Selftest(ctx context.Context, in *SelftestRequest, opts ...grpc.CallOption) (*SelftestResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SelftestResponse)
+	err := c.cc.Invoke(ctx, AdminService_Selftest_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServiceServer is the server API for AdminService service.
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
@@ -138,6 +177,12 @@ type AdminServiceServer interface {
 	ForgetPoints(context.Context, *ForgetPointsRequest) (*ForgetPointsResponse, error)
 	// Rollback returns shell lines that restore the host with no daemon.
 	Rollback(context.Context, *RollbackRequest) (*RollbackResponse, error)
+	// History returns the newest admin calls and lever writes.
+	History(context.Context, *HistoryRequest) (*HistoryResponse, error)
+	// SetLeverOwner takes levers for quner, or leaves them to someone else. It survives the daemon.
+	SetLeverOwner(context.Context, *SetLeverOwnerRequest) (*SetLeverOwnerResponse, error)
+	// Selftest moves each lever for a moment, reads it back and puts it back.
+	Selftest(context.Context, *SelftestRequest) (*SelftestResponse, error)
 	mustEmbedUnimplementedAdminServiceServer()
 }
 
@@ -165,6 +210,15 @@ func (UnimplementedAdminServiceServer) ForgetPoints(context.Context, *ForgetPoin
 }
 func (UnimplementedAdminServiceServer) Rollback(context.Context, *RollbackRequest) (*RollbackResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Rollback not implemented")
+}
+func (UnimplementedAdminServiceServer) History(context.Context, *HistoryRequest) (*HistoryResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method History not implemented")
+}
+func (UnimplementedAdminServiceServer) SetLeverOwner(context.Context, *SetLeverOwnerRequest) (*SetLeverOwnerResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetLeverOwner not implemented")
+}
+func (UnimplementedAdminServiceServer) Selftest(context.Context, *SelftestRequest) (*SelftestResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Selftest not implemented")
 }
 func (UnimplementedAdminServiceServer) mustEmbedUnimplementedAdminServiceServer() {}
 func (UnimplementedAdminServiceServer) testEmbeddedByValue()                      {}
@@ -284,6 +338,60 @@ func _AdminService_Rollback_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_History_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(HistoryRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).History(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_History_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).History(ctx, req.(*HistoryRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_SetLeverOwner_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetLeverOwnerRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).SetLeverOwner(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_SetLeverOwner_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).SetLeverOwner(ctx, req.(*SetLeverOwnerRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_Selftest_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SelftestRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).Selftest(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_Selftest_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).Selftest(ctx, req.(*SelftestRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AdminService_ServiceDesc is the grpc.ServiceDesc for AdminService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -310,6 +418,18 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Rollback",
 			Handler:    _AdminService_Rollback_Handler,
+		},
+		{
+			MethodName: "History",
+			Handler:    _AdminService_History_Handler,
+		},
+		{
+			MethodName: "SetLeverOwner",
+			Handler:    _AdminService_SetLeverOwner_Handler,
+		},
+		{
+			MethodName: "Selftest",
+			Handler:    _AdminService_Selftest_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -1,0 +1,96 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/qunerd/quner/internal/levers"
+	"github.com/qunerd/quner/internal/profiles"
+)
+
+// leftByOwner is what a lever says that its owner has given to others.
+const leftByOwner = "left to others by its owner; qunerctl levers take gives it back to quner"
+
+// SetLeverOwner takes levers for quner, or leaves them to others: then the value found is put back and left alone. name
+// is a lever's, or a kind's for all of its levers. What is decided survives the daemon.
+func (d *Daemon) SetLeverOwner(ctx context.Context, c Caller, name string, o profiles.Owner, dryRun bool) ([]string, []levers.Write, error) {
+	var names []string
+	var writes []levers.Write
+	err := d.do(ctx, func(s *state) error {
+		var err error
+		if names, err = s.named(name); err != nil {
+			return err
+		}
+		if s.sweep != nil {
+			return ErrBusy
+		}
+		was := s.modes.Owners()
+		s.assign(names, o)
+		if dryRun {
+			writes, err = s.planOwners(ctx, d)
+			s.reassign(names, was)
+			return err
+		}
+		if err := s.modes.SetOwner(o, names...); err != nil {
+			s.reassign(names, was)
+			return fmt.Errorf("owner of %s: not on disk, so nothing is changed: %w", name, err)
+		}
+		a := c.author(fmt.Sprintf("levers: %s is for %s", name, o))
+		writes, err = d.apply(ctx, s, a)
+		s.remember(a, err)
+		d.publish(s)
+		return err
+	})
+	return names, writes, err
+}
+
+// planOwners works out the writes that follow from who owns what now.
+func (s *state) planOwners(ctx context.Context, d *Daemon) ([]levers.Write, error) {
+	point, _ := d.target(ctx, s)
+	return s.bank.Plan(ctx, point)
+}
+
+// named finds the levers of a name: itself, or all of its kind.
+func (s *state) named(name string) ([]string, error) {
+	var names, all []string
+	for _, l := range s.bank.Levers() {
+		all = append(all, l.Name())
+		if l.Name() == name || string(l.Kind()) == name {
+			names = append(names, l.Name())
+		}
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("%q: %w: allowed are %s, or a kind", name, ErrNoLever, strings.Join(all, ", "))
+	}
+	return names, nil
+}
+
+// assign tells the bank who owns levers.
+func (s *state) assign(names []string, o profiles.Owner) {
+	for _, name := range names {
+		if o == profiles.OwnerOthers {
+			_ = s.bank.Leave(name, leftByOwner) // the name is a lever's: it comes from the bank
+		} else {
+			_ = s.bank.Take(name)
+		}
+	}
+}
+
+// reassign brings owners back to what was decided before.
+func (s *state) reassign(names []string, was map[string]profiles.Owner) {
+	for _, name := range names {
+		s.assign([]string{name}, was[name])
+	}
+}
+
+// recallOwners tells a new bank what was decided before this daemon.
+func (s *state) recallOwners() {
+	known := s.bank.Levers()
+	for name, o := range s.modes.Owners() {
+		if slices.ContainsFunc(known, func(l levers.Lever) bool { return l.Name() == name }) {
+			s.assign([]string{name}, o)
+		}
+	}
+}
