@@ -54,8 +54,8 @@ fuzz: ## short fuzzing of the parsers in turn (FUZZTIME=5s each, FUZZBUDGET=60s 
 	@GO='$(GO)' bash test/fuzz.sh '$(FUZZTIME)' '$(FUZZBUDGET)' '$(FUZZSEED)'
 
 .PHONY: bench
-bench: ## measure against the budgets: a table, and with JSON=1 one JSON object as the last line
-	@JSON='$(JSON)' $(GO) run ./test/bench
+bench: build ## measure against the budgets in 90 s: a table, with JSON=1 one JSON object as the last line (REST=10m)
+	@$(GO) run ./test/bench $(if $(filter-out 0,$(JSON)),-json) $(if $(REST),-rest '$(REST)')
 
 .PHONY: cover
 cover: ## coverage by function, and coverage.html
