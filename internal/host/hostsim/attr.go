@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/qunerd/quner/internal/host"
 	"github.com/qunerd/quner/internal/unit"
 )
 
@@ -26,6 +27,7 @@ const (
 	plainNumber
 	onOff     // "0" or "1"
 	sleepRule // power/control: "on" or "auto"
+	boardCap  // an amdgpu's power1_cap
 )
 
 // attributeOf tells by a file's canonical name.
@@ -52,6 +54,8 @@ func attributeOf(name string) attribute {
 		}
 	case strings.HasSuffix(name, "/power/control"):
 		return sleepRule
+	case base == "power1_cap" && strings.Contains(name, "/hwmon/"):
+		return boardCap
 	}
 	return fixed
 }
@@ -61,6 +65,9 @@ const limitStep = unit.Watt / 8
 
 // accept returns what a file holds after data was written to it, or the errno the kernel gives.
 func (s *Sim) accept(name string, data []byte) (string, error) {
+	if err := s.refused(host.OpWrite, name); err != nil {
+		return "", err
+	}
 	text := strings.TrimSpace(string(data))
 	beside := func(file string) []string { return strings.Fields(s.content(path.Join(path.Dir(name), file))) }
 	oneOf := func(choices ...string) (string, error) {
@@ -73,14 +80,13 @@ func (s *Sim) accept(name string, data []byte) (string, error) {
 	case governor:
 		return oneOf(beside("scaling_available_governors")...)
 	case energyPreference:
-		if g := beside("scaling_governor"); len(g) == 1 && g[0] == "performance" {
-			return "", unix.EBUSY
-		}
-		return oneOf(beside("energy_performance_available_preferences")...)
+		return s.acceptPreference(path.Dir(name), text)
 	case onOff:
 		return oneOf("0", "1")
 	case sleepRule:
 		return oneOf("on", "auto")
+	case boardCap:
+		return s.acceptCap(name, text)
 	case frequency:
 		return number(text, func(v uint64) uint64 {
 			return min(max(v, firstNumber(beside("cpuinfo_min_freq"))), firstNumber(beside("cpuinfo_max_freq")))
@@ -126,11 +132,29 @@ func (s *Sim) put(name string, data []byte) error {
 	if err != nil {
 		return err
 	}
+	if err := s.store(name, text); err != nil {
+		return err
+	}
+	if attributeOf(name) == governor {
+		if err := s.impliedPreference(path.Dir(name)); err != nil {
+			return err
+		}
+	}
+	s.turn(s.withSettings(s.line.knobsAt(s.now())))
+	for _, b := range s.boards {
+		if name == b.files.control {
+			b.ruled()
+		}
+	}
+	return nil
+}
+
+// store keeps what a setting now says, in the tree too.
+func (s *Sim) store(name, text string) error {
 	if err := replace(s.dir, filepath.Join("host", name), []byte(text)); err != nil {
 		return err
 	}
 	s.settings[name] = text
-	s.turn(s.withSettings(s.line.knobsAt(s.now())))
 	return nil
 }
 
@@ -144,9 +168,15 @@ func (s *Sim) turn(k knobs) {
 
 // withSettings returns k with what the tree's settings say.
 func (s *Sim) withSettings(k knobs) knobs {
-	k.governors = nil
+	k.governors, k.preferences = nil, nil
 	for _, dir := range s.fix.policies {
 		k.governors = append(k.governors, strings.TrimSpace(s.settings[dir+"/scaling_governor"]))
+		k.preferences = append(k.preferences, strings.TrimSpace(s.settings[dir+"/energy_performance_preference"]))
+	}
+	for i, b := range s.fix.boards {
+		if b.hwmon != "" {
+			k.caps = withCap(k.caps, i, unit.Power(firstNumber(strings.Fields(s.settings[b.hwmon+"/power1_cap"]))))
+		}
 	}
 	k.limits = make([]unit.Power, len(s.fix.packages))
 	for _, name := range slices.Sorted(maps.Keys(s.settings)) {
@@ -171,12 +201,12 @@ func withCap(caps []unit.Power, i int, p unit.Power) []unit.Power {
 }
 
 // Foreign lets somebody else write a setting, as the kernel would take it: no access of the daemon's, so it is neither
-// counted nor stopped. name is that of a file in the tree ("sys/…"), or "gpu0/limit_mw".
+// counted nor stopped. name is that of a file in the tree ("sys/…"), or "gpu0/limit_mw" of an NVIDIA board.
 func (s *Sim) Foreign(name, value string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, b := range s.boards {
-		if name == boardName(i)+"/limit_mw" {
+		if name == boardName(i)+"/limit_mw" && b.hasLimit() {
 			mw, err := strconv.ParseInt(value, 10, 48)
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)

@@ -14,7 +14,7 @@ import (
 
 // refresh brings a file that changes by itself up to this instant, before it is read.
 func (s *Sim) refresh(name string) error {
-	if !isCounter(name) {
+	if !s.fix.moves(name) {
 		return nil
 	}
 	text, ok := s.counterText(name, s.now())
@@ -33,6 +33,9 @@ func (s *Sim) counterText(name string, now time.Duration) (string, bool) {
 	s.line.settle(now)
 	if _, ok := s.fix.files[name]; !ok {
 		return "", false
+	}
+	if text, ok := s.boardText(name, now); ok {
+		return text, true
 	}
 	switch path.Base(name) {
 	case "energy_uj":
@@ -73,7 +76,9 @@ func (s *Sim) frequency(dir string, now time.Duration) uint64 {
 	case "performance", "userspace":
 		return hi
 	case "powersave":
-		return lo
+		if !s.activeMode(dir) {
+			return lo
+		}
 	}
 	if hi < lo {
 		return lo

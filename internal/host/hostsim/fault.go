@@ -166,6 +166,7 @@ func (s *Sim) cutting(changes bool, tear func()) error {
 		return nil
 	}
 	s.dead = true
+	s.detach(true) // the kernel closes what a dead process had open
 	if s.torn {
 		tear()
 	}

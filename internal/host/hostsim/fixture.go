@@ -26,6 +26,7 @@ type Fixture struct {
 	files    map[string]string // slash-separated, below the machine's root
 	links    map[string]string // name to target
 	curves   []Curve           // one a board
+	boards   []boardFiles      // one a board
 	policies []string          // directories of cpufreq policies
 	packages []string          // names of CPU packages
 	zones    []zone
@@ -132,6 +133,10 @@ func (f *Fixture) place(file txtar.File, parts map[string]string) error {
 		f.links[name] = target
 	case inTree:
 		f.files[name] = string(file.Data)
+		if path.Base(name) == "cmdline" && strings.Count(name, "/") == 2 {
+			// One argument a line; the kernel ends each with a zero byte.
+			f.files[name] = strings.ReplaceAll(f.files[name], "\n", "\x00")
+		}
 	case !link && (name == "host.toml" || strings.HasSuffix(name, ".csv")) && !below:
 		parts[name] = string(file.Data)
 	default:
@@ -163,6 +168,9 @@ func (f *Fixture) survey() error {
 				return fmt.Errorf("host.toml: table cpu.governors.%s: absent, but %s offers that governor", g, dir)
 			}
 		}
+	}
+	if err := f.findBoards(names); err != nil {
+		return err
 	}
 	return f.findZones()
 }

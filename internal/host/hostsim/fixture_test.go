@@ -125,7 +125,7 @@ func TestCurve(t *testing.T) {
 
 // TestBuiltin takes the tree of each built-in machine apart and looks for what the kernel would not do.
 func TestBuiltin(t *testing.T) {
-	if want := []string{"vm", "workstation"}; !slices.Equal(Names(), want) {
+	if want := []string{"amd", "laptop", "locked", "server", "vm", "workstation"}; !slices.Equal(Names(), want) {
 		t.Errorf("names %v", Names())
 	}
 	for _, name := range Names() {

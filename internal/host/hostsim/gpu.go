@@ -19,28 +19,31 @@ import (
 type driver struct{ sim *Sim }
 
 func (s *Sim) driver() host.Driver {
-	if len(s.boards) == 0 {
+	if !slices.ContainsFunc(s.boards, (*board).isNVIDIA) {
 		return nil
 	}
 	return driver{s}
 }
 
-func (d driver) Init() error     { return d.sim.library("init") }
-func (d driver) Shutdown() error { return d.sim.library("shutdown") }
+func (d driver) Init() error     { return d.sim.call("init", d.sim.attach) }
+func (d driver) Shutdown() error { return d.sim.call("shutdown", func() { d.sim.detach(false) }) }
 
-func (d driver) Version() (string, error) {
-	return d.sim.fix.model.GPUs[0].Driver, d.sim.library("version")
+func (d driver) Version() (version string, err error) {
+	i := slices.IndexFunc(d.sim.boards, (*board).isNVIDIA)
+	err = d.sim.call("version", func() { version = d.sim.boards[i].model.Driver })
+	return version, err
 }
 
 func (d driver) Devices() ([]host.Device, error) {
-	if err := d.sim.library("devices"); err != nil {
-		return nil, err
-	}
-	all := make([]host.Device, len(d.sim.boards))
-	for i, b := range d.sim.boards {
-		all[i] = b
-	}
-	return all, nil
+	var all []host.Device
+	err := d.sim.call("devices", func() {
+		for _, b := range d.sim.boards {
+			if b.isNVIDIA() {
+				all = append(all, b)
+			}
+		}
+	})
+	return all, err
 }
 
 // board is one simulated GPU. Its caps live in the timeline; found and base are what the machine was taken up with.
@@ -48,18 +51,31 @@ type board struct {
 	sim   *Sim
 	index int
 	model *gpuModel
+	files boardFiles
 	found unit.Power
 	base  unit.Energy
 	phase time.Duration // of the counter's steps
+
+	control *load // while power/control is "on"
+	glanced *load // the last access that kept it awake
+	wakes   int
 }
+
+func (b *board) isNVIDIA() bool { return b.model.Kind != kindAMD }
+
+// hasLimit reports whether the vendor's library sets the board's cap.
+func (b *board) hasLimit() bool { return b.isNVIDIA() && !b.model.RefusesCap }
 
 func boardName(i int) string { return "gpu" + strconv.Itoa(i) }
 
 // newBoard takes a board up: at the fixture's values, or where its state file says it stood.
 func (s *Sim) newBoard(i int) (*board, error) {
 	g := &s.fix.model.GPUs[i]
-	b := &board{sim: s, index: i, model: g, found: watts(g.FoundW), base: unit.Energy(g.EnergyMJ) * unit.Millijoule}
+	b := &board{sim: s, index: i, model: g, files: s.fix.boards[i], found: watts(g.FoundW), base: unit.Energy(g.EnergyMJ) * unit.Millijoule}
 	b.phase = time.Duration(mix(s.line.parts.seed^mix(uint64(i)))%uint64(cell/time.Millisecond)) * time.Millisecond
+	if !b.isNVIDIA() {
+		return b, nil // all its state is in the tree
+	}
 	text, err := os.ReadFile(filepath.Join(s.dir, b.stateFile()))
 	if errors.Is(err, fs.ErrNotExist) {
 		return b, b.save(b.found)
@@ -81,15 +97,22 @@ const boardState = "limit_mw %d\nenergy_mj %d\n"
 func (b *board) stateFile() string { return "sim/" + boardName(b.index) }
 
 func (b *board) save(limit unit.Power) error {
+	if !b.isNVIDIA() {
+		return nil
+	}
 	text := fmt.Sprintf(boardState, limit/unit.Milliwatt, b.energy()/unit.Millijoule)
 	return replace(b.sim.dir, b.stateFile(), []byte(text))
 }
 
-// library makes a call of the driver's that is about no board.
-func (s *Sim) library(call string) error {
+// call makes a call of the driver's that is about no board; f is what it does if it comes about.
+func (s *Sim) call(name string, f func()) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.enter("", call, false, nil)
+	err := s.enter("", name, false, nil)
+	if err == nil {
+		f()
+	}
+	return err
 }
 
 // enter counts a driver call and decides whether it comes about.
@@ -144,12 +167,15 @@ func (b *board) energy() unit.Energy {
 }
 
 func (b *board) Power() (unit.Power, error) {
-	return ask(b, "power", func() unit.Power {
-		at, p := b.stepAt(b.sim.now()), b.sim.line.parts
-		part := p.board(b.index)
-		w := p.noisy(part, int64(at/cell), b.sim.line.drawAt(at).watts[part])
-		return w / unit.Milliwatt * unit.Milliwatt
-	})
+	return ask(b, "power", func() unit.Power { return b.power(b.sim.now()) })
+}
+
+// power is what the board drew at its last step, in whole milliwatts.
+func (b *board) power(now time.Duration) unit.Power {
+	at, p := b.stepAt(now), b.sim.line.parts
+	part := p.board(b.index)
+	w := p.noisy(part, int64(at/cell), b.sim.line.drawAt(at).watts[part])
+	return w / unit.Milliwatt * unit.Milliwatt
 }
 
 func (b *board) Utilisation() (float64, error) {
@@ -161,15 +187,26 @@ func (b *board) Utilisation() (float64, error) {
 
 func (b *board) limit() unit.Power { return b.sim.line.knobsAt(b.sim.now()).caps[b.index] }
 
-func (b *board) Limit() (unit.Power, error)         { return ask(b, "limit", b.limit) }
 func (b *board) EnforcedLimit() (unit.Power, error) { return ask(b, "enforced_limit", b.limit) }
 
+func (b *board) Limit() (unit.Power, error) { return supported(b, "limit", b.limit) }
+
 func (b *board) DefaultLimit() (unit.Power, error) {
-	return ask(b, "default_limit", func() unit.Power { return watts(b.model.DefaultW) })
+	return supported(b, "default_limit", func() unit.Power { return watts(b.model.DefaultW) })
+}
+
+// supported is a reading of the cap, which laptop boards do not have.
+func supported[T any](b *board, call string, f func() T) (T, error) {
+	v, err := ask(b, call, f)
+	if err == nil && b.model.RefusesCap {
+		var none T
+		return none, fmt.Errorf("power cap: %w", host.ErrNotSupported)
+	}
+	return v, err
 }
 
 func (b *board) LimitRange() (lo, hi unit.Power, err error) {
-	_, err = ask(b, "limit_range", func() bool { return true })
+	_, err = supported(b, "limit_range", func() bool { return true })
 	if err != nil {
 		return 0, 0, err
 	}
@@ -188,6 +225,9 @@ func (b *board) SetLimit(p unit.Power) error {
 
 func (b *board) setLimit(p unit.Power) error {
 	p = p / unit.Milliwatt * unit.Milliwatt
+	if b.model.RefusesCap {
+		return fmt.Errorf("power cap: %w", host.ErrNotSupported)
+	}
 	if p < watts(b.model.MinW) || p > watts(b.model.MaxW) {
 		return fmt.Errorf("power cap %v: %w", p, host.ErrOutOfRange)
 	}
@@ -214,14 +254,15 @@ func (b *board) Processes() ([]int, error) {
 	})
 }
 
-// device returns the number of a device that takes loads: "cpu" or a board, as "gpu0" or by its UUID.
+// device returns the number of a device that takes loads: "cpu" or a board, as "gpu0" or
+// by its UUID or PCI address. Boards are numbered as in host.toml, whoever made them.
 func (f *Fixture) device(name string) (int, error) {
 	if name == "cpu" {
 		return 0, nil
 	}
 	names := []string{"cpu"}
 	for i, g := range f.model.GPUs {
-		if name == boardName(i) || name == g.UUID {
+		if name == boardName(i) || name == g.PCI || g.UUID != "" && name == g.UUID {
 			return 1 + i, nil
 		}
 		names = append(names, boardName(i))

@@ -38,6 +38,10 @@ func (s *Sim) access(a host.Access) error {
 	if top != "sys" && top != "proc" {
 		return nil
 	}
+	if err := s.refused(a.Op, name); err != nil {
+		return err
+	}
+	s.peek(a.Op, name)
 	switch a.Op {
 	case host.OpRead, host.OpOpen:
 		return s.refresh(name)

@@ -17,12 +17,7 @@ import (
 
 // TestWrites checks what the kernel takes, what it makes of it and what it refuses.
 func TestWrites(t *testing.T) {
-	energyAware := fixture(t, "workstation", "-- proc/loadavg --", `-- sys/devices/system/cpu/cpufreq/policy0/energy_performance_preference --
-balance_performance
--- sys/devices/system/cpu/cpufreq/policy0/energy_performance_available_preferences --
-default performance balance_performance balance_power power
--- proc/loadavg --`)
-	s := newSim(t, energyAware)
+	s := newSim(t, fixture(t, "workstation"))
 	const dir = "devices/system/cpu/cpufreq/policy0/"
 	tests := []struct {
 		file, write, want string
@@ -34,10 +29,7 @@ default performance balance_performance balance_power power
 		{governor0, "userspace", "conservative\n", unix.EINVAL},                                     // known, not offered
 		{governor0, "turbo", "conservative\n", unix.EINVAL},
 		{governor0, "", "conservative\n", unix.EINVAL},
-		{dir + "energy_performance_preference", "power", "power\n", nil},
-		{dir + "energy_performance_preference", "thrifty", "power\n", unix.EINVAL},
 		{governor0, "performance", "performance\n", nil},
-		{dir + "energy_performance_preference", "balance_power", "power\n", unix.EBUSY},
 		{dir + "scaling_max_freq", "9999999", "3001000\n", nil},
 		{dir + "scaling_cur_freq", "1", "3001000\n", unix.EACCES},
 		{packageLimit, "30000001", "30000000\n", nil},
@@ -51,19 +43,24 @@ default performance balance_performance balance_power power
 	}
 	sys := s.Host().Sys
 	for _, c := range tests {
-		err := sys.Write(c.file, []byte(c.write))
-		if !errors.Is(err, c.err) {
-			t.Errorf("write %q to %s: %v, want %v", c.write, c.file, err, c.err)
-		}
-		if got, err := sys.Read(c.file); string(got) != c.want {
-			t.Errorf("after %q %s reads %q (%v), want %q", c.write, c.file, got, err, c.want)
-		}
+		checkWrite(t, sys, c.file, c.write, c.want, c.err)
 	}
 	if err := sys.Write("devices/nothing", []byte("1")); !errors.Is(err, unix.ENOENT) {
 		t.Errorf("write to a file that is not there: %v", err)
 	}
 	if err := sys.Replace("devices/new", []byte("1"), 0o644); !errors.Is(err, unix.EPERM) {
 		t.Errorf("a new file in /sys: %v", err)
+	}
+}
+
+// checkWrite writes to a file and reads it back.
+func checkWrite(t *testing.T, sys host.Dir, file, write, want string, wantErr error) {
+	t.Helper()
+	if err := sys.Write(file, []byte(write)); !errors.Is(err, wantErr) {
+		t.Errorf("write %q to %s: %v, want %v", write, file, err, wantErr)
+	}
+	if got, err := sys.Read(file); string(got) != want {
+		t.Errorf("after %q %s reads %q (%v), want %q", write, file, got, err, want)
 	}
 }
 

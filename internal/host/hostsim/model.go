@@ -22,18 +22,20 @@ type model struct {
 	DRAM     partModel     `toml:"dram"`
 	Platform platformModel `toml:"platform"`
 	GPUs     []gpuModel    `toml:"gpu"`
+	Refusals []refusal     `toml:"refuse"` // what the kernel of this machine never does
 }
 
 // cpuModel is all packages together; they share load and power equally.
 type cpuModel struct {
-	IdleW     float64                  `toml:"idle_w"`     // with nothing to do
-	BusyW     float64                  `toml:"busy_w"`     // added by a full load at full speed
-	CoreShare float64                  `toml:"core_share"` // of package energy, in the core zone
-	Rate      float64                  `toml:"rate"`       // units of work a second at full load and speed
-	Governors map[string]governorModel `toml:"governors"`
+	IdleW       float64                  `toml:"idle_w"`      // with nothing to do
+	BusyW       float64                  `toml:"busy_w"`      // added by a full load at full speed
+	CoreShare   float64                  `toml:"core_share"`  // of package energy, in the core zone
+	Rate        float64                  `toml:"rate"`        // units of work a second at full load and speed
+	Governors   map[string]governorModel `toml:"governors"`   // each that a policy offers
+	Preferences map[string]governorModel `toml:"preferences"` // energy preferences, on top of the governor
 }
 
-// governorModel is what a governor makes of the CPU, relative to its full speed.
+// governorModel is what a governor or an energy preference makes of the CPU, relative to its full speed.
 type governorModel struct {
 	Speed float64 `toml:"speed"`  // 0…1, of the work rate
 	Power float64 `toml:"power"`  // of busy_w
@@ -49,14 +51,18 @@ type platformModel struct {
 	W float64 `toml:"w"` // what psys counts beside packages and dram
 }
 
+// kindAMD is a board whose cap and power lie in the tree, as amdgpu has them; other boards are NVIDIA's.
+const kindAMD = "amdgpu"
+
 type gpuModel struct {
-	UUID      string  `toml:"uuid"`
+	Kind      string  `toml:"kind"` // "nvidia", which is the default, or "amdgpu"
+	UUID      string  `toml:"uuid"` // NVIDIA only
 	PCI       string  `toml:"pci"`
 	Name      string  `toml:"name"`
 	VBIOS     string  `toml:"vbios"`
 	Driver    string  `toml:"driver"`     // the driver's version
 	Curve     string  `toml:"curve"`      // the curve's file in the fixture
-	MinW      float64 `toml:"min_w"`      // lowest cap
+	MinW      float64 `toml:"min_w"`      // lowest cap; this and the next three are in the tree for an amdgpu
 	MaxW      float64 `toml:"max_w"`      // highest cap
 	DefaultW  float64 `toml:"default_w"`  // the vendor's cap
 	FoundW    float64 `toml:"found_w"`    // the cap at the beginning
@@ -65,6 +71,10 @@ type gpuModel struct {
 	CPUShare  float64 `toml:"cpu_share"`  // 0…1, load a full GPU load puts on the CPU
 	HostBound float64 `toml:"host_bound"` // 0…1, part of the rate that follows the CPU's speed
 	EnergyMJ  int64   `toml:"energy_mj"`  // millijoules on the counter at the beginning
+
+	RefusesCap  bool    `toml:"refuses_cap"`   // as laptop boards do: the cap is not supported
+	SleepAfterS float64 `toml:"sleep_after_s"` // seconds of doing nothing until it suspends; 0: it cannot
+	AsleepW     float64 `toml:"asleep_w"`      // drawn while suspended
 }
 
 // governorNames are the kernel's.
@@ -174,12 +184,16 @@ func (m *model) check() error {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.CPU.Governors)) {
-		g, table := m.CPU.Governors[name], "cpu.governors."+name
+		table := "cpu.governors." + name
 		if !slices.Contains(governorNames[:], name) {
 			return &valueError{table, 0, "", name, strings.Join(governorNames[:], " ")}
 		}
-		if err := within(table, 0, bound{"speed", g.Speed, 0.01, 1}, bound{"power", g.Power, 0, 2},
-			bound{"rest_w", g.RestW, 0, maxPart}); err != nil {
+		if err := m.CPU.Governors[name].check(table); err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.CPU.Preferences)) {
+		if err := m.CPU.Preferences[name].check("cpu.preferences." + name); err != nil {
 			return err
 		}
 	}
@@ -194,20 +208,40 @@ func (m *model) check() error {
 			return err
 		}
 	}
+	for i := range m.Refusals {
+		if err := m.Refusals[i].check(i); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
+func (g governorModel) check(table string) error {
+	return within(table, 0, bound{"speed", g.Speed, 0.01, 1}, bound{"power", g.Power, 0, 2}, bound{"rest_w", g.RestW, 0, maxPart})
+}
+
 func (g *gpuModel) check(nth int) error {
+	if g.Kind != "" && g.Kind != "nvidia" && g.Kind != kindAMD {
+		return &valueError{"gpu", nth, "kind", fmt.Sprintf("%q", g.Kind), "nvidia or amdgpu"}
+	}
 	for _, text := range []struct{ key, value, allowed string }{
 		{"uuid", g.UUID, "as NVML gives it, GPU-…"}, {"pci", g.PCI, "0000:bb:dd.f"}, {"name", g.Name, "the board's name"},
 		{"curve", g.Curve, "a .csv of the fixture"},
 	} {
+		if text.key == "uuid" && g.Kind == kindAMD {
+			continue
+		}
 		if text.value == "" || strings.ContainsAny(text.value, "/\n") {
 			return &valueError{"gpu", nth, text.key, fmt.Sprintf("%q", text.value), text.allowed}
 		}
 	}
-	return within("gpu", nth, bound{"min_w", g.MinW, 1, maxPart}, bound{"max_w", g.MaxW, g.MinW, maxPart},
-		bound{"default_w", g.DefaultW, g.MinW, g.MaxW}, bound{"found_w", g.FoundW, g.MinW, g.MaxW},
+	if g.Kind != kindAMD {
+		if err := within("gpu", nth, bound{"min_w", g.MinW, 1, maxPart}, bound{"max_w", g.MaxW, g.MinW, maxPart},
+			bound{"default_w", g.DefaultW, g.MinW, g.MaxW}, bound{"found_w", g.FoundW, g.MinW, g.MaxW}); err != nil {
+			return err
+		}
+	}
+	return within("gpu", nth, bound{"sleep_after_s", g.SleepAfterS, 0, 3600}, bound{"asleep_w", g.AsleepW, 0, maxPart},
 		bound{"idle_w", g.IdleW, 0, maxPart}, bound{"rate_scale", g.RateScale, 1e-9, 1e12},
 		bound{"cpu_share", g.CPUShare, 0, 1}, bound{"host_bound", g.HostBound, 0, 1},
 		bound{"energy_mj", float64(g.EnergyMJ), 0, math.MaxInt64 / 4000})

@@ -57,6 +57,9 @@ func (p *parts) picture(k knobs, loads []*load, at time.Duration) picture {
 		g := &p.model.GPUs[b]
 		drawn, rate := c.At(k.caps[b])
 		v.watts[p.board(b)] = g.IdleW + v.use[1+b]*(max(drawn.Watts(), g.IdleW)-g.IdleW)
+		if !p.awake(b, loads, at) {
+			v.watts[p.board(b)] = g.AsleepW
+		}
 		v.rate[1+b] = v.use[1+b] * rate * g.RateScale * (1 - g.HostBound*(1-speed))
 	}
 	return v
@@ -67,10 +70,11 @@ func (p *parts) packagePower(v *picture, k knobs) float64 {
 	speed, power, rest := 1.0, 1.0, 0.0
 	if n := float64(len(k.governors)); n > 0 {
 		speed, power = 0, 0
-		for _, name := range k.governors {
-			g, ok := p.model.CPU.Governors[name]
-			if !ok {
-				g = governorModel{Speed: 1, Power: 1}
+		for i, name := range k.governors {
+			g := chosen(p.model.CPU.Governors, name)
+			if i < len(k.preferences) {
+				e := chosen(p.model.CPU.Preferences, k.preferences[i])
+				g = governorModel{g.Speed * e.Speed, g.Power * e.Power, g.RestW + e.RestW}
 			}
 			speed, power, rest = speed+g.Speed/n, power+g.Power/n, rest+g.RestW/n
 		}
@@ -90,6 +94,14 @@ func (p *parts) packagePower(v *picture, k knobs) float64 {
 		total += s / n
 	}
 	return speed * total
+}
+
+// chosen is what a governor or an energy preference makes of the CPU: nothing, where the model does not say.
+func chosen(models map[string]governorModel, name string) governorModel {
+	if g, ok := models[name]; ok {
+		return g
+	}
+	return governorModel{Speed: 1, Power: 1}
 }
 
 // underLimit returns what a package draws under PL1 and how fast it then is: power above idle goes with the cube of the

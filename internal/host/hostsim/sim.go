@@ -40,6 +40,9 @@ type Sim struct {
 	changed   chan struct{} // closed and replaced when any rate may have changed
 	serial    int
 	asleep    time.Duration
+	offline   map[string]bool // policies, by directory
+	attached  int             // how often the vendor's library is initialised
+	library   []*load         // what it holds its boards awake with
 	faultState
 }
 
@@ -61,6 +64,7 @@ func New(dir string, f Fixture, o Options) (*Sim, error) {
 		line:     timeline{parts: p, sums: make([]sum, p.count())},
 		settings: map[string]string{}, began: map[string]string{}, shown: map[string]string{}, highest: map[string]unit.Energy{},
 		canonical: map[string]string{}, files: map[string]*loadFile{}, changed: make(chan struct{}),
+		offline:    map[string]bool{},
 		faultState: faultState{touched: map[string]*touches{}},
 	}
 	if err := s.takeUp(); err != nil {

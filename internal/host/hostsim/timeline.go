@@ -28,9 +28,10 @@ func (s *sum) add(p unit.Power, d time.Duration) {
 
 // knobs are the settings the power model looks at. A value is never changed, only replaced.
 type knobs struct {
-	governors []string     // one a policy
-	limits    []unit.Power // PL1 in force, one a package; 0: none
-	caps      []unit.Power // one a board
+	governors   []string     // one a policy
+	preferences []string     // of energy, one a policy; "" where there is none
+	limits      []unit.Power // PL1 in force, one a package; 0: none
+	caps        []unit.Power // one a board
 }
 
 // load is work that lasts from one instant to another.
@@ -55,7 +56,7 @@ type timeline struct {
 	settled time.Duration
 	sums    []sum
 	changes []change // the first is at or before settled
-	loads   []*load  // none ended before settled
+	loads   []*load  // none ended before settled, nor did a board stay awake for it
 }
 
 // memory is how far back the past may still be changed, by a load reported late.
@@ -95,7 +96,7 @@ func (l *timeline) settle(now time.Duration) {
 	for len(l.changes) > 1 && l.changes[1].at <= to {
 		l.changes = l.changes[1:]
 	}
-	l.loads = slices.DeleteFunc(l.loads, func(x *load) bool { return x.to <= to })
+	l.loads = slices.DeleteFunc(l.loads, func(x *load) bool { return l.parts.awakeUntil(x) <= to })
 }
 
 // integrate adds what was drawn in [from, to) to sums.
@@ -128,6 +129,9 @@ func (l *timeline) nextEvent(from, to time.Duration) time.Duration {
 		}
 		if x.to > from {
 			end = min(end, x.to)
+		}
+		if asleep := l.parts.awakeUntil(x); asleep > from {
+			end = min(end, asleep)
 		}
 	}
 	return end

@@ -74,7 +74,7 @@ func (s *Sim) takeUp() error {
 		switch {
 		case attributeOf(name) != fixed:
 			kept = s.settings
-		case isCounter(name):
+		case s.fix.moves(name):
 			kept = s.began
 		default:
 			continue
@@ -101,11 +101,18 @@ func (s *Sim) takeUp() error {
 		k.caps = append(k.caps, b.found)
 	}
 	s.line.changes = []change{{0, s.withSettings(k)}}
+	for _, b := range s.boards {
+		if strings.TrimSpace(s.began[b.files.status]) == "active" {
+			b.glance()
+			b.wakes = 0
+		}
+		b.ruled()
+	}
 	return nil
 }
 
 // Settings returns every setting of the machine that can be written, by name, as it stands: files of the tree, and
-// "gpu0/limit_mw" for a board's power cap.
+// "gpu0/limit_mw" for an NVIDIA board's power cap.
 func (s *Sim) Settings() map[string]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,6 +125,9 @@ func (s *Sim) Settings() map[string]string {
 		all[name] = string(data)
 	}
 	for i, c := range s.line.knobsAt(s.now()).caps {
+		if !s.boards[i].hasLimit() {
+			continue
+		}
 		all[boardName(i)+"/limit_mw"] = strconv.FormatInt(int64(c/unit.Milliwatt), 10)
 	}
 	return all
@@ -133,7 +143,7 @@ func (s *Sim) Digest() string {
 			return err
 		}
 		rel, err := filepath.Rel(root, file)
-		if err != nil || isCounter(rel) {
+		if err != nil || s.fix.moves(rel) {
 			return err
 		}
 		info, err := d.Info()
@@ -163,10 +173,18 @@ func (s *Sim) Digest() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// isCounter reports whether a file of the tree changes by itself.
+// moves reports whether a file of the machine's tree changes by itself.
+func (f *Fixture) moves(name string) bool {
+	return isCounter(name) || slices.ContainsFunc(f.boards, func(b boardFiles) bool { return b.status == name })
+}
+
+// isCounter reports whether a file changes by itself on every machine.
 func isCounter(name string) bool {
 	switch path.Base(name) {
-	case "energy_uj", "scaling_cur_freq":
+	case "energy_uj", "scaling_cur_freq", "gpu_busy_percent":
+		return true
+	}
+	if isPowerReading(name) {
 		return true
 	}
 	return name == "proc/loadavg" || name == "proc/uptime" || name == "proc/stat"
