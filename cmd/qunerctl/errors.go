@@ -110,6 +110,10 @@ func (a *app) classify(cmd *cobra.Command, err error) *failure {
 		return &failure{error: said, code: exitDenied, hint: a.deniedHint()}
 	case codes.FailedPrecondition:
 		return &failure{error: said, code: exitRefused, hint: refusedHint(cmd, s.Message())}
+	case codes.NotFound:
+		return &failure{error: said, code: exitError, hint: foundHint(cmd)}
+	case codes.Aborted:
+		return &failure{error: said, code: exitError, hint: "qunerctl status shows what the machine does now"}
 	case codes.InvalidArgument:
 		return &failure{error: said, code: exitUsage, hint: cmd.CommandPath() + " --help"}
 	case codes.Unimplemented:
@@ -126,7 +130,18 @@ func refusedHint(cmd *cobra.Command, said string) string {
 	if f := cmd.Flags().Lookup("force"); f != nil && strings.Contains(said, "force") {
 		return "wait, or repeat with --force: " + f.Usage
 	}
+	if strings.Contains(said, "no lever") {
+		return "qunerctl doctor shows each lever with its reason"
+	}
 	return "qunerctl status shows what stands in the way"
+}
+
+// foundHint names the verb that lists what there is.
+func foundHint(cmd *cobra.Command) string {
+	if p := cmd.Parent(); p != nil && p.HasParent() { // points forget: points lists them
+		return p.CommandPath() + " list"
+	}
+	return cmd.CommandPath() + " --help"
 }
 
 // otherDaemon tells whether the person addresses another daemon than the system's.

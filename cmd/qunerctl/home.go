@@ -131,6 +131,11 @@ func deviceWord(device, label string) string {
 	return short(device)
 }
 
+// worthTuning tells whether there is something to tune now: a sweep at rest finds what rest is not about.
+func worthTuning(s *qunerv1.Status) bool {
+	return s.GetNeedsTune() && s.GetProfile() != qunerv1.Profile_PROFILE_IDLE && len(s.GetLevers()) > 0
+}
+
 // next is the one thing to do.
 func (a *app) next(s *qunerv1.Status) string {
 	do := func(why, command string) string {
@@ -145,7 +150,7 @@ func (a *app) next(s *qunerv1.Status) string {
 		return do("quner is paused: the host is as it was found.", a.asRoot("resume"))
 	case len(s.GetLevers()) == 0:
 		return do("There is nothing to tune here; any command can be metered:", "qunerctl meter -- COMMAND")
-	case s.GetNeedsTune() && s.GetProfile() != qunerv1.Profile_PROFILE_IDLE:
+	case worthTuning(s):
 		return do("This machine has never been tuned for what it does now. Find its best point with your own workload:",
 			a.asRoot("tune --apply -- COMMAND"))
 	default:

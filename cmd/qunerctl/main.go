@@ -71,11 +71,11 @@ Exit codes: 0 ok, 1 error, 2 usage, 3 daemon unreachable, 4 denied,
 	root.PersistentFlags().StringVar(&a.dir, "socket", "", "`DIR` in the place of /run, to address another daemon (also "+client.EnvSocket+")")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
 	root.AddGroup(&cobra.Group{ID: "look", Title: "Look:"}, &cobra.Group{ID: "move", Title: "Move the machine:"})
-	for _, c := range []*cobra.Command{a.doctorCmd(), a.statusCmd(), a.meterCmd(), a.pointsCmd(), a.rollbackCmd()} {
+	for _, c := range []*cobra.Command{a.doctorCmd(), a.statusCmd(), a.meterCmd(), a.pointsCmd(), a.historyCmd(), a.rollbackCmd()} {
 		c.GroupID = "look"
 		root.AddCommand(c)
 	}
-	for _, c := range []*cobra.Command{a.tuneCmd(), a.profileCmd(), a.pauseCmd(), a.resumeCmd(), a.applyCmd()} {
+	for _, c := range []*cobra.Command{a.tuneCmd(), a.profileCmd(), a.pauseCmd(), a.resumeCmd(), a.applyCmd(), a.leversCmd(), a.selftestCmd()} {
 		c.GroupID = "move"
 		root.AddCommand(c)
 	}

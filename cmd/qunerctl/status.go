@@ -89,7 +89,7 @@ func (a *app) statusPage(s *qunerv1.Status) {
 	a.out.printf("%s%s, up %s\n\n", a.out.style(bold, "qunerd "+s.GetVersion()), where, span(max(0, up)))
 
 	facts := a.facts(s)
-	if s.GetNeedsTune() {
+	if worthTuning(s) {
 		facts[1][1].text += "; not tuned yet: " + a.asRoot("tune --apply -- COMMAND")
 	}
 	facts[2] = []cell{heading("signal"), text(signalWords(s))}

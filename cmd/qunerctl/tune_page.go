@@ -19,6 +19,9 @@ func perRun(j float64) string { return quantity(j, 0, "J") }
 
 // rate prints a number with its half-width; three significant digits without one.
 func rate(v, half float64) string {
+	if !finite(half) {
+		return rate(v, 0) + " ± ?"
+	}
 	if half <= 0 {
 		return strconv.FormatFloat(v, 'f', decimals(v, 3), 64)
 	}
@@ -78,18 +81,23 @@ func (a *app) tunePage(r *qunerv1.TuneReport, f *tuneFlags, args []string) {
 func (a *app) stateTable(r *qunerv1.TuneReport, joulesKnown bool) {
 	rows := make([][]cell, 0, len(r.GetStates()))
 	for _, s := range r.GetStates() {
+		measured := s.GetWindows() > 0
 		var marks []string
 		for _, m := range []struct {
 			is   bool
 			word string
-		}{{s.GetChosen(), "chosen"}, {s.GetFound(), "as found"}, {!s.GetAllowed(), "too slow"}, {s.GetInBand() && joulesKnown, "in band"}} {
+		}{{s.GetChosen(), "chosen"}, {s.GetFound(), "as found"}, {!measured, "not measured"}, {measured && !s.GetAllowed(), "too slow"},
+			{s.GetInBand() && joulesKnown, "in band"}} {
 			if m.is {
 				marks = append(marks, m.word)
 			}
 		}
-		row := []cell{text(strings.Join(s.GetState(), ", ")), figure(""), figure(""), figure(""),
-			figure(rate(s.GetWorkPerSecond(), s.GetWorkPerSecondHalfWidth())), figure(strconv.Itoa(int(s.GetWindows()))), text(strings.Join(marks, ", "))}
-		if joulesKnown {
+		row := []cell{text(strings.Join(s.GetState(), ", ")), figure(""), figure(""), figure(""), figure(""),
+			figure(strconv.Itoa(int(s.GetWindows()))), text(strings.Join(marks, ", "))}
+		if measured {
+			row[4] = figure(rate(s.GetWorkPerSecond(), s.GetWorkPerSecondHalfWidth()))
+		}
+		if measured && joulesKnown {
 			row[1] = figure(quantity(s.GetJoulesPerWork(), s.GetJoulesPerWorkHalfWidth(), "J"))
 			row[2] = figure(quantity(s.GetWatts(), s.GetWattsHalfWidth(), "W"))
 			row[3] = figure(quantity(s.GetAchievedWatts(), 0, "W"))
@@ -106,7 +114,7 @@ func (a *app) stateTable(r *qunerv1.TuneReport, joulesKnown bool) {
 func (a *app) chart(states []*qunerv1.StateReport) {
 	most, wide := 0.0, 0
 	for _, s := range states {
-		if math.IsInf(s.GetJoulesPerWork(), 0) || math.IsNaN(s.GetJoulesPerWork()) {
+		if !finite(s.GetJoulesPerWork()) {
 			continue
 		}
 		most = max(most, s.GetJoulesPerWork())
@@ -117,6 +125,9 @@ func (a *app) chart(states []*qunerv1.StateReport) {
 	}
 	a.out.printf("\n%s\n", a.out.style(bold, "Joules per run, by state (less is better)"))
 	for _, s := range states {
+		if !finite(s.GetJoulesPerWork()) {
+			continue
+		}
 		look, mark := plain, ""
 		switch {
 		case s.GetChosen():
@@ -168,6 +179,9 @@ func savingWords(r *qunerv1.TuneReport) string {
 	certified := "not certified"
 	if r.GetCertified() {
 		certified = "certified"
+	}
+	if !finite(r.GetSaving()) || !finite(r.GetSlowdown()) {
+		return fmt.Sprintf("What it saves was not measured, %s; the sweep cost %s", certified, joules(r.GetEnergyUj(), 0))
 	}
 	s := fmt.Sprintf("%s ± %s joules per run at %s speed, %s; the sweep cost %s",
 		change(-r.GetSaving()), percent(r.GetSavingHalfWidth()), change(-r.GetSlowdown()), certified, joules(r.GetEnergyUj(), 0))

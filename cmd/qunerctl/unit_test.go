@@ -96,6 +96,8 @@ func TestQuantityShowsNoMoreDigitsThanItsInterval(t *testing.T) {
 		{0, 0, "0 J"},
 		{0, 3, "0 J ± 3 J"},
 		{9.99, 120, "10 J ± 120 J"},
+		{74.87, math.Inf(1), "74.87 J ± ?"},
+		{74.87, math.NaN(), "74.87 J ± ?"},
 	} {
 		if got := quantity(c.v, c.half, "J"); got != c.want {
 			t.Errorf("%g ± %g prints %q, want %q", c.v, c.half, got, c.want)
@@ -163,6 +165,8 @@ func TestErrorsHaveTheirExitCodeAndRemedy(t *testing.T) {
 		{status.Error(codes.PermissionDenied, "no"), exitDenied, "sudo qunerctl tune -- sh -c 'make -j'"},
 		{fmt.Errorf("wrapped: %w", status.Error(codes.FailedPrecondition, "no")), exitRefused, "qunerctl status shows what stands in the way"},
 		{status.Error(codes.FailedPrecondition, "others train; --force overrides"), exitRefused, "wait, or repeat with --force: also while others train"},
+		{status.Error(codes.FailedPrecondition, "no lever to tune"), exitRefused, "qunerctl doctor shows each lever with its reason"},
+		{status.Error(codes.Aborted, "another sweep"), exitError, "qunerctl status shows what the machine does now"},
 		{status.Error(codes.Unavailable, "gone"), exitUnreachable, "sudo systemctl start qunerd"},
 		{status.Error(codes.InvalidArgument, "no"), exitUsage, "qunerctl tune --help"},
 		{status.Error(codes.Canceled, ""), exitInterrupted, ""},

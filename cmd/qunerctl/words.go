@@ -67,8 +67,11 @@ func ago(unixNs int64) string {
 }
 
 // quantity prints a figure and its half-width with the decimals that the half-width warrants: "1.23 kJ ± 0.05 kJ".
-// Without a half-width there are four significant digits.
+// Without a half-width there are four significant digits; one that is not known, as of a single reading, is a question.
 func quantity(v, half float64, unitName string) string {
+	if !finite(half) {
+		return quantity(v, 0, unitName) + " ± ?"
+	}
 	prefix, size := "", 1.0
 	switch a := math.Abs(v); {
 	case a >= 1e7:
@@ -91,6 +94,9 @@ func quantity(v, half float64, unitName string) string {
 	}
 	return fmt.Sprintf("%s %s%s ± %s %s%s", number, prefix, unitName, strconv.FormatFloat(half, 'f', digits, 64), prefix, unitName)
 }
+
+// finite tells whether a figure is one.
+func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
 
 // decimals is how many of them show n significant digits of v.
 func decimals(v float64, n int) int {

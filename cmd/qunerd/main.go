@@ -74,7 +74,7 @@ Whatever it changes it puts back when it stops; after a crash, "qunerd restore" 
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w", err), c.CommandPath()}
 	})
-	root.AddCommand(runCommand(), restoreCommand(), rollbackCommand(), doctorCommand(), simulateWorkCommand(),
+	root.AddCommand(runCommand(), restoreCommand(), rollbackCommand(), selftestCommand(), doctorCommand(), simulateWorkCommand(),
 		checkConfigCommand(), versionCommand(), manCommand())
 	return root
 }

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -194,7 +196,12 @@ func checkConfigCommand() *cobra.Command {
 		Use:     "check-config [DIR]",
 		Short:   "say whether quner.toml in DIR (default /etc/quner) is good",
 		Example: "  qunerd check-config\n  qunerd check-config ./etc",
-		Args:    cobra.MaximumNArgs(1),
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return noArgs(c, args[1:])
+			}
+			return nil
+		},
 		RunE: func(c *cobra.Command, args []string) error {
 			dir := "/etc/quner"
 			if len(args) > 0 {
@@ -203,7 +210,11 @@ func checkConfigCommand() *cobra.Command {
 			if _, err := config.Load(host.NewDir(dir, nil)); err != nil {
 				return err
 			}
-			_, err := fmt.Fprintln(c.OutOrStdout(), dir+"/quner.toml: good")
+			file, verdict := filepath.Join(dir, config.FileName), "good"
+			if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+				verdict = "there is none, so the defaults hold"
+			}
+			_, err := fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", file, verdict)
 			return err
 		},
 	}

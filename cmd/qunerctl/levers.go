@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+
+	qunerv1 "github.com/qunerd/quner/api/quner/v1"
+)
+
+func (a *app) leversCmd() *cobra.Command {
+	list := &cobra.Command{
+		Use:   "list",
+		Short: "Each lever: what it is, and whose it is (with --json: the whole status)",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := a.status(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return writeJSON(a.out, s)
+			}
+			a.leverTable(s.GetLevers())
+			return nil
+		},
+	}
+	cmd := &cobra.Command{
+		Use:   "levers",
+		Short: "Who owns each lever; take one for quner, or leave it to others",
+		Long: `Who owns each lever. A lever that another power daemon contests, or that somebody has
+moved by hand, is left to them; "take" makes it quner's, whoever else runs, and "yield" puts
+back the value found and leaves the lever alone from then on. Both survive the daemon.
+
+NAME is a lever (cpufreq/policy0) or a kind for all of it (governor, epp, package, gpu).`,
+		Example: "  qunerctl levers\n  sudo qunerctl levers yield governor\n  sudo qunerctl levers take cpufreq/policy0 --dry-run",
+		Args:    noArgs,
+		RunE:    list.RunE,
+	}
+	cmd.AddCommand(list,
+		a.ownerCmd("take", "Make a lever quner's, whoever else runs", qunerv1.LeverOwner_LEVER_OWNER_QUNER),
+		a.ownerCmd("yield", "Put a lever back as found and leave it to others", qunerv1.LeverOwner_LEVER_OWNER_OTHERS))
+	return cmd
+}
+
+func (a *app) ownerCmd(verb, what string, o qunerv1.LeverOwner) *cobra.Command {
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use:     verb + " NAME",
+		Short:   what,
+		Example: "  sudo qunerctl levers " + verb + " governor",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("qunerctl levers list shows the names", "levers %s: want one lever or kind, got %s", verb, quoteOrNothing(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r := &qunerv1.SetLeverOwnerRequest{Lever: args[0], Owner: o, DryRun: dryRun}
+			answer, err := ask(cmd.Context(), a, a.admin, func(ctx context.Context, conn grpc.ClientConnInterface) (*qunerv1.SetLeverOwnerResponse, error) {
+				return qunerv1.NewAdminServiceClient(conn).SetLeverOwner(ctx, r)
+			})
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return writeJSON(a.out, answer)
+			}
+			whose := "quner's, whoever else runs"
+			if o == qunerv1.LeverOwner_LEVER_OWNER_OTHERS {
+				whose = "left to others"
+			}
+			is := "is"
+			if dryRun {
+				is = "would be"
+			}
+			a.out.printf("%s %s %s.\n", family(answer.GetLevers()), is, whose)
+			a.written(answer.GetWrites(), dryRun)
+			return nil
+		},
+	}
+	dryRunFlag(cmd, &dryRun)
+	return cmd
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/qunerd/quner/internal/levers"
+)
+
+func selftestCommand() *cobra.Command {
+	var dryRun, asJSON bool
+	c := &cobra.Command{
+		Use:   "selftest",
+		Short: "prove, with no daemon, that each lever moves here",
+		Long: `selftest moves each lever a little for a moment, reads it back and puts it back: another governor, a
+power limit one step below. It takes the daemon's lock and journals the values found first, so that
+"qunerd restore" puts back what a crash in its midst leaves. With a daemon running: qunerctl selftest.`,
+		Example: "  sudo qunerd selftest --dry-run\n  sudo qunerd selftest",
+		Args:    noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return selftest(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), dryRun, asJSON)
+		},
+	}
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "print what would be tried, and move nothing")
+	c.Flags().BoolVar(&asJSON, "json", false, "for scripts")
+	return c
+}
+
+func selftest(ctx context.Context, out, log io.Writer, dryRun, asJSON bool) error {
+	h, err := stateHost()
+	if err != nil {
+		return err
+	}
+	release, err := lockDaemon(h)
+	if err != nil {
+		return err
+	}
+	defer release()
+	closeGPUs, err := openGPUs(ctx, h)
+	if err != nil {
+		return err
+	}
+	defer closeGPUs()
+	bank, err := levers.OpenBank(ctx, h, newLog(log, slog.LevelWarn, false))
+	if err != nil {
+		return err
+	}
+	// No point is in force without a daemon: the way back is the host as found, also for what a dead one has left.
+	tests, err := bank.Selftest(ctx, nil, dryRun)
+	if shown := showTests(out, tests, asJSON); err == nil {
+		err = shown
+	}
+	if err != nil {
+		return err
+	}
+	failed := 0
+	for _, t := range tests {
+		if t.Failed() {
+			failed++
+		}
+	}
+	if failed > 0 {
+		return hinted{fmt.Errorf("%d of %d levers do not move and return", failed, len(tests)), "qunerd doctor says what stands in the way"}
+	}
+	return nil
+}
+
+func showTests(out io.Writer, tests []levers.Test, asJSON bool) error {
+	if asJSON {
+		enc := json.NewEncoder(out)
+		enc.SetIndent("", "  ")
+		return enc.Encode(tests)
+	}
+	if len(tests) == 0 {
+		_, err := fmt.Fprintln(out, "There is no lever on this host to try; qunerd doctor says why.")
+		return err
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, t := range tests {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s %s\t%s\n", t.Verdict, t.Lever, t.From, t.To, t.Unit, t.Detail)
+	}
+	return w.Flush()
+}
