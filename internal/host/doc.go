@@ -27,13 +27,14 @@ type Host struct {
 
 // Real returns the machine this process runs on, below root ("/" but in tests). GPUs come from driver, which may be nil.
 func Real(root string, driver Driver) *Host {
+	sys, proc := NewDir(root, nil).Sub("sys"), NewDir(root, nil).Sub("proc")
 	return &Host{
-		Sys:    NewDir(root, nil).Sub("sys"),
-		Proc:   NewDir(root, nil).Sub("proc"),
+		Sys:    sys,
+		Proc:   proc,
 		Etc:    NewDir(root, nil).Sub("etc/quner"),
 		Run:    NewDir(root, nil).Sub("run"),
 		Var:    NewDir(root, nil).Sub("var/lib/quner"),
-		GPUs:   NewGPUs(driver),
+		GPUs:   NewGatedGPUs(driver, sys, proc),
 		Asleep: asleep,
 	}
 }

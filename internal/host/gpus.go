@@ -4,37 +4,106 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // GPUs owns the vendor's library: it alone initialises and shuts it down, and hands out one actor a board.
 type GPUs struct {
 	driver Driver
+	wakes  atomic.Int64
 
 	mu      sync.Mutex
+	gate    *gate // nil: no board sleeps
+	waiting []PCIBoard
 	open    bool
 	all     []*GPU
 	version string
 	why     error // why there is no board
 }
 
-// NewGPUs returns an owner for driver, not yet opened. driver may be nil: a host without GPUs.
+// NewGPUs returns an owner for driver, not yet opened. driver may be nil: a host without GPUs. Its boards are taken to
+// be awake always; a real machine's need NewGatedGPUs.
 func NewGPUs(driver Driver) *GPUs {
 	return &GPUs{driver: driver, why: ErrNoDriver}
+}
+
+// NewGatedGPUs is NewGPUs for a machine whose boards may sleep: while one does, Open leaves the library shut. sys and proc
+// are the machine's /sys and /proc.
+func NewGatedGPUs(driver Driver, sys, proc Dir) *GPUs {
+	g := NewGPUs(driver)
+	g.gate = &gate{sys: sys, proc: proc}
+	return g
 }
 
 // initTimeout bounds the library's initialisation, which attaches every board: seconds on a machine with eight.
 const initTimeout = 30 * time.Second
 
 // Open initialises the library and finds the boards. A host without the library or without boards is no error here; Why
-// then says why. Opening an open one does nothing.
+// then says why. While a board sleeps the library stays shut: Why wraps ErrSuspended, and Waiting has the boards. Opening
+// an open one does nothing.
 func (g *GPUs) Open(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.open || g.driver == nil {
 		return nil
 	}
+	if g.gate != nil {
+		boards := g.gate.look()
+		if list := sleepers(boards); len(list) > 0 {
+			g.waiting = boards
+			g.why = fmt.Errorf("%s: %w", strings.Join(list, ", "), ErrSuspended)
+			return nil
+		}
+	}
+	return g.start(ctx)
+}
+
+// Retry opens a library that was left shut for a sleeping board, if none sleeps any longer, and reports whether there are
+// boards now that were not there before. Where nothing was left shut it does nothing. It is cheap: a few reads of what the
+// kernel has in memory.
+func (g *GPUs) Retry(ctx context.Context) (opened bool, err error) {
+	if len(g.Waiting()) == 0 {
+		return false, nil
+	}
+	err = g.Open(ctx)
+	return len(g.All()) > 0, err
+}
+
+// Wake opens the library even though boards sleep, and counts them. It is for putting an original back, and for nothing
+// else.
+func (g *GPUs) Wake(ctx context.Context) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.open || g.driver == nil {
+		return nil
+	}
+	if g.gate != nil {
+		g.wakes.Add(int64(len(sleepers(g.gate.look()))))
+	}
+	return g.start(ctx)
+}
+
+// Waiting returns the boards that the library is left shut for, those beside the sleeping ones included; nil where it is
+// open or shut for another reason.
+func (g *GPUs) Waiting() []PCIBoard {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.waiting)
+}
+
+// CountWake notes that a sleeping board of any make was just woken on purpose.
+func (g *GPUs) CountWake() { g.wakes.Add(1) }
+
+// Wakes returns how many sleeping boards this process has woken.
+func (g *GPUs) Wakes() int { return int(g.wakes.Load()) }
+
+// start initialises the library. g.mu is held.
+func (g *GPUs) start(ctx context.Context) error {
+	g.waiting = nil
 	ctx, cancel := context.WithTimeoutCause(ctx, initTimeout, ErrHung)
 	defer cancel()
 	done := make(chan answer[found], 1)

@@ -40,6 +40,7 @@ var (
 	ErrHung         = errors.New("a driver call has not come back")
 	ErrSuspended    = errors.New("device is suspended")
 	ErrUnread       = errors.New("reading is not available")
+	ErrImplied      = errors.New("another control decides it at present")
 )
 
 // ReasonOf names the reason behind an error from this package or the kernel. It returns Unreadable for an error it does
@@ -51,6 +52,7 @@ func ReasonOf(err error) Reason {
 	}{
 		{ErrNoDriver, NoDriver}, {ErrNotSupported, NotSupported}, {ErrNoPermission, NoPermission},
 		{ErrLost, Lost}, {ErrHung, Hung}, {ErrSuspended, Suspended},
+		{ErrImplied, ImpliedByOther},
 		{unix.EROFS, ReadOnlySysfs}, {unix.ENODATA, BIOSLocked}, {unix.ENODEV, Lost}, {unix.EOPNOTSUPP, NotSupported},
 		{fs.ErrPermission, NoPermission}, {fs.ErrNotExist, Absent}, {os.ErrDeadlineExceeded, Hung},
 	} {
