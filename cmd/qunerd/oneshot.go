@@ -45,6 +45,10 @@ func restore(ctx context.Context, out, log io.Writer, force, dryRun bool) error 
 	if err != nil {
 		return err
 	}
+	if !force && !dryRun && goingDown(ctx) {
+		_, err := fmt.Fprintln(out, "the machine goes down: levers are left as they are (--force overrides)")
+		return err
+	}
 	release, err := lockDaemon(h)
 	if err != nil {
 		return err

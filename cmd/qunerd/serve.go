@@ -82,7 +82,7 @@ func serve(ctx context.Context, out io.Writer, m *machine, log *slog.Logger) (er
 		stop := runSimulation(m)
 		defer stop()
 	}
-	d, err := daemon.New(ctx, m.Host, cfg, daemon.Options{Version: version, Simulated: m.name, Notify: notify(log)}, log)
+	d, err := daemon.New(ctx, m.Host, cfg, daemonOptions(m, log), log)
 	if err != nil {
 		return err
 	}
@@ -99,6 +99,14 @@ func serve(ctx context.Context, out io.Writer, m *machine, log *slog.Logger) (er
 		return nil
 	})
 	return errors.Join(group.Wait(), d.Close())
+}
+
+func daemonOptions(m *machine, log *slog.Logger) daemon.Options {
+	o := daemon.Options{Version: version, Simulated: m.name, Notify: notify(log)}
+	if m.sim == nil {
+		o.GoingDown = goingDown
+	}
+	return o
 }
 
 // exactGroup is the group whose members may see exact CPU energy. It is made by the installation; without it nobody but

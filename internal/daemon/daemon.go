@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +23,7 @@ var (
 	ErrBusy    = errors.New("another sweep holds the levers")
 	ErrRefused = errors.New("refused")
 	ErrStopped = errors.New("the daemon is stopping")
+	ErrPanic   = errors.New("internal error; the daemon's log has the details")
 	ErrNoLever = errors.New("neither a lever nor a kind of lever on this host")
 )
 
@@ -30,6 +32,9 @@ type Options struct {
 	Version   string
 	Simulated string             // name of the simulated host, "" on a real one
 	Notify    func(state string) // told "READY=1", "WATCHDOG=1", "STOPPING=1", "STATUS=…"; may be nil
+	// GoingDown reports whether the machine is being powered off or rebooted, which makes every restore at stop moot; nil
+	// means that it never is.
+	GoingDown func(context.Context) bool
 }
 
 // Daemon is the running service. Make one with New, then Run it; its other methods may be called from any goroutine.
@@ -87,6 +92,9 @@ type state struct {
 func New(ctx context.Context, h *host.Host, cfg config.Config, opts Options, log *slog.Logger) (*Daemon, error) {
 	if opts.Notify == nil {
 		opts.Notify = func(string) {}
+	}
+	if opts.GoingDown == nil {
+		opts.GoingDown = func(context.Context) bool { return false }
 	}
 	d := &Daemon{
 		host: h, cfg: cfg, opts: opts, log: log,
@@ -154,6 +162,7 @@ func (d *Daemon) Ready() <-chan struct{} { return d.ready }
 func (d *Daemon) Run(ctx context.Context) error {
 	s := d.base
 	defer close(d.ended)
+	defer d.restoreOnPanic(ctx, s)
 	d.tick(ctx, s)
 	d.opts.Notify("READY=1")
 	close(d.ready)
@@ -175,6 +184,21 @@ func (d *Daemon) Run(ctx context.Context) error {
 	}
 }
 
+// restoreOnPanic puts the host back before a panic of the loop ends the process: a supervisor may not be there to do it.
+func (d *Daemon) restoreOnPanic(ctx context.Context, s *state) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	d.log.Error("the loop has panicked; putting the host back", "panic", p)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	defer cancel()
+	if _, err := s.bank.Restore(ctx, false); err != nil {
+		d.log.Error("restore after a panic", "err", err)
+	}
+	panic(p)
+}
+
 // shutdownTimeout bounds the restore at the end; systemd's own limit is 30 s.
 const shutdownTimeout = 20 * time.Second
 
@@ -183,6 +207,10 @@ func (d *Daemon) shutdown(ctx context.Context, s *state) error {
 	s.abortSweep(ErrStopped)
 	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
 	defer cancel()
+	if d.opts.GoingDown(ctx) {
+		d.log.Info("the machine goes down: levers are left as they are, firmware sets them at the next boot")
+		return nil
+	}
 	out, err := s.bank.Restore(ctx, false)
 	for _, l := range out.Left {
 		d.log.Warn("left as it is", "lever", l.Lever, "why", l.Why)
@@ -203,7 +231,16 @@ func (d *Daemon) Close() error { return d.host.GPUs.Close() }
 // do runs f on the loop and waits for it. Once f has begun it runs to its end, whatever becomes of ctx.
 func (d *Daemon) do(ctx context.Context, f func(*state) error) error {
 	var err error
-	r := request{done: make(chan struct{}), run: func(s *state) { err = f(s) }}
+	r := request{done: make(chan struct{}), run: func(s *state) {
+		defer func() {
+			// The request of one caller must not end the service of all; the journal knows what was moved.
+			if p := recover(); p != nil {
+				d.log.Error("a request has panicked", "panic", p, "stack", string(debug.Stack()))
+				err = fmt.Errorf("%w: %v", ErrPanic, p)
+			}
+		}()
+		err = f(s)
+	}}
 	select {
 	case d.requests <- r:
 	case <-d.ended:
