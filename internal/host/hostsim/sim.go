@@ -82,7 +82,7 @@ func New(dir string, f Fixture, o Options) (*Sim, error) {
 		Etc:    host.NewDir(root, tree).Sub("etc/quner"),
 		Run:    host.NewDir(dir, s.hook("run/")),
 		Var:    host.NewDir(filepath.Join(dir, "var"), s.hook("var/")),
-		GPUs:   host.NewGPUs(s.driver()),
+		GPUs:   host.NewGatedGPUs(s.driver(), host.NewDir(root, tree).Sub("sys"), host.NewDir(root, tree).Sub("proc")),
 		Asleep: s.slept,
 	}
 	return s, nil
