@@ -62,6 +62,13 @@ Whatever it changes it puts back when it stops; after a crash, "qunerd restore" 
   qunerd run --simulate workstation    the whole daemon on a simulated machine, unprivileged
   sudo qunerd restore                  put back what a daemon that died has left
   qunerd doctor                        what this machine exposes, with no daemon`,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError{fmt.Errorf("unknown command %q", args[0]), c.CommandPath()}
+			}
+			return nil
+		},
+		RunE:              func(c *cobra.Command, _ []string) error { return c.Help() },
 		Version:           version,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
