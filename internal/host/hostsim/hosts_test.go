@@ -2,8 +2,10 @@ package hostsim
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -128,6 +130,28 @@ func TestPreference(t *testing.T) {
 				t.Errorf("another policy's preference is %q, %v", other, err)
 			}
 		})
+	}
+}
+
+// TestWrittenTogether lets another process put governors and preferences back at once.
+func TestWrittenTogether(t *testing.T) {
+	s := newSim(t, fixture(t, "laptop"))
+	found := s.Settings()
+	for _, dir := range s.fix.policies {
+		mustForeign(t, s, dir+"/scaling_governor", "performance")
+	}
+	for _, dir := range s.fix.policies {
+		for _, file := range []string{dir + "/scaling_governor", dir + "/energy_performance_preference"} {
+			if err := os.WriteFile(filepath.Join(s.Dir(), "host", file), []byte(found[file]), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := s.attend(true); err != nil {
+		t.Fatal(err)
+	}
+	if !maps.Equal(s.Settings(), found) {
+		t.Error("put back from outside, settings differ")
 	}
 }
 

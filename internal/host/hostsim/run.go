@@ -2,6 +2,7 @@ package hostsim
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -207,18 +208,25 @@ func (s *Sim) showCounters() error {
 
 // takeSettings makes what other processes wrote to the tree count, as the kernel would: what it would refuse is undone.
 func (s *Sim) takeSettings() error {
+	written := map[string][]byte{}
 	for name, known := range s.settings {
 		data, err := os.ReadFile(filepath.Join(s.dir, "host", name))
 		if err != nil {
 			return err
 		}
-		if string(data) == known || len(data) == 0 { // empty: a writer is between truncating and writing
+		if string(data) != known && len(data) > 0 { // empty: a writer is between truncating and writing
+			written[name] = data
+		}
+	}
+	// Who wrote several meant an order, which is lost: a governor decides what its policy's energy preference may be.
+	names := slices.SortedFunc(maps.Keys(written), func(a, b string) int {
+		return cmp.Or(cmp.Compare(attributeOf(a), attributeOf(b)), strings.Compare(a, b))
+	})
+	for _, name := range names {
+		if s.put(name, written[name]) == nil {
 			continue
 		}
-		if s.put(name, data) == nil {
-			continue
-		}
-		if err := replace(s.dir, filepath.Join("host", name), []byte(known)); err != nil {
+		if err := replace(s.dir, filepath.Join("host", name), []byte(s.settings[name])); err != nil {
 			return err
 		}
 	}
