@@ -61,8 +61,10 @@ func (d *Daemon) publish(s *state) {
 	}
 }
 
-// publishTimeout bounds the read-back of all levers for one picture.
-const publishTimeout = 5 * time.Second
+// publishTimeout bounds the read-back of all levers for one picture. It is the default tick: a thread that went to sleep
+// while a timer ran is woken at its end even where it was stopped, and this one's end is then when the next tick wakes
+// the process anyway.
+const publishTimeout = 10 * time.Second
 
 func (d *Daemon) writeStatus(now *Status) error {
 	if err := d.host.Run.Mkdir("quner", 0o755); err != nil {

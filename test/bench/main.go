@@ -127,7 +127,7 @@ func report(out io.Writer, o options, all []figure) error {
 		return err
 	}
 	fmt.Fprintf(out, "\nMedians of %d; at rest for %v; %s, %d CPUs. What else this machine does moves the timed figures.\n"+
-		"Wake-ups are 100 ms intervals in which any thread of the daemon ran: never fewer than the timers that fired.\n",
+		"A wake-up is any thread of the daemon running, and what follows within 100 ms: an upper bound for timers that fire.\n",
 		o.repeat, o.rest, runtime.Version(), runtime.NumCPU())
 	if !o.json {
 		return nil

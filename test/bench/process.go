@@ -173,14 +173,19 @@ type sight struct {
 	cpu      time.Duration // on a CPU, all threads
 }
 
-// watchPeriod is how finely times awake are told apart.
-const watchPeriod = 100 * time.Millisecond
+const (
+	// watchPeriod is how often a process at rest is looked at.
+	watchPeriod = 20 * time.Millisecond
+	// awake is how long what runs after a wake-up counts as the same one.
+	awake = 100 * time.Millisecond
+)
 
-// watch counts the periods in which the process ran.
+// watch counts the wake-ups of the process.
 func (p *process) watch(ctx context.Context, before sight, span time.Duration) (bursts int, last sight, err error) {
 	ticker := time.NewTicker(watchPeriod)
 	defer ticker.Stop()
 	last = before
+	var woke time.Time
 	for end := time.Now().Add(span); time.Now().Before(end); {
 		select {
 		case <-ctx.Done():
@@ -191,8 +196,9 @@ func (p *process) watch(ctx context.Context, before sight, span time.Duration) (
 		if err != nil {
 			return 0, last, err
 		}
-		if now.switches != last.switches {
+		if now.switches != last.switches && time.Since(woke) > awake {
 			bursts++
+			woke = time.Now()
 		}
 		last = now
 	}
