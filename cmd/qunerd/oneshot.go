@@ -18,7 +18,6 @@ import (
 	"github.com/qunerd/quner/internal/host"
 	"github.com/qunerd/quner/internal/host/hostsim"
 	"github.com/qunerd/quner/internal/levers"
-	"github.com/qunerd/quner/internal/meter"
 )
 
 func restoreCommand() *cobra.Command {
@@ -150,13 +149,10 @@ func examine(ctx context.Context, out, log io.Writer, m *machine, asJSON bool) e
 		return err
 	}
 	defer closeGPUs()
-	found, missing := levers.Discover(ctx, m.Host)
-	quiet := newLog(log, slog.LevelWarn, false)
-	sensors, err := meter.New(ctx, m.Host, meter.Options{}, quiet)
+	report, err := doctor.Look(ctx, m.Host, newLog(log, slog.LevelWarn, false))
 	if err != nil {
 		return err
 	}
-	report := doctor.Examine(ctx, m.Host, found, missing, sensors)
 	if asJSON {
 		enc := json.NewEncoder(out)
 		enc.SetIndent("", "  ")

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/qunerd/quner/internal/doctor"
 	"github.com/qunerd/quner/internal/levers"
 	"github.com/qunerd/quner/internal/profiles"
 )
@@ -110,7 +109,7 @@ func (d *Daemon) Apply(ctx context.Context, c Caller, dryRun bool) (Applied, err
 		}
 		// The owner asks in person, so levers that were left to somebody else are taken again.
 		for _, st := range s.bank.States(ctx) {
-			if st.State == levers.Yielded {
+			if st.State == levers.Yielded && !s.others(st.Name) {
 				if err := s.bank.Take(st.Name); err != nil {
 					return err
 				}
@@ -204,14 +203,4 @@ func (d *Daemon) Forget(ctx context.Context, c Caller, ids []string, all, dryRun
 		return err
 	})
 	return gone, err
-}
-
-// Doctor examines the host: what it exposes, with reasons. It runs on the loop, which owns the levers.
-func (d *Daemon) Doctor(ctx context.Context) (doctor.Report, error) {
-	var report doctor.Report
-	err := d.do(ctx, func(s *state) error {
-		report = doctor.Examine(ctx, d.host, s.bank.Levers(), s.bank.Missing(), d.meter)
-		return nil
-	})
-	return report, err
 }

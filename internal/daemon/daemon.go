@@ -80,6 +80,7 @@ type state struct {
 	source  PointSource
 	point   levers.Point // in force; the empty point is the host as found
 	sweep   *lease
+	rivals  rivals
 	tuned   TuneState
 
 	degraded map[string]string // sentence by subject
@@ -103,7 +104,7 @@ func New(ctx context.Context, h *host.Host, cfg config.Config, opts Options, log
 	s := &state{
 		detector: profiles.NewDetector(profiles.Thresholds(cfg.Detector)),
 		degraded: map[string]string{},
-		started:  time.Now(), source: PointFound, asleep: h.Asleep(),
+		started:  time.Now(), source: PointFound, asleep: h.Asleep(), rivals: newRivals(h),
 	}
 	if err := h.GPUs.Open(ctx); err != nil {
 		s.degraded["gpu"] = err.Error()

@@ -19,6 +19,7 @@ const sampleAge = time.Second
 // tick is the heart of the loop: sample, decide, apply on a change, publish.
 func (d *Daemon) tick(ctx context.Context, s *state) {
 	d.noticeResume(s)
+	shared := d.noticeConflicts(s)
 	d.meter.Tick(ctx)
 	s.sample = profiles.TakeSample(ctx, d.host, sampleAge)
 	proposed, changed := s.detector.Add(s.sample)
@@ -29,6 +30,10 @@ func (d *Daemon) tick(ctx context.Context, s *state) {
 		d.enter(ctx, s, proposed)
 	case s.profile == profiles.Unknown:
 		d.enter(ctx, s, proposed) // the first sample decides alone
+	case shared:
+		if _, err := d.apply(ctx, s, byDaemon("other power daemons")); err != nil {
+			d.log.Error("operating point not reached", "profile", s.profile, "err", err)
+		}
 	}
 	d.publish(s)
 	d.opts.Notify("WATCHDOG=1")

@@ -70,6 +70,7 @@ func (s *state) named(name string) ([]string, error) {
 // assign tells the bank who owns levers.
 func (s *state) assign(names []string, o profiles.Owner) {
 	for _, name := range names {
+		delete(s.rivals.left, name)
 		if o == profiles.OwnerOthers {
 			_ = s.bank.Leave(name, leftByOwner) // the name is a lever's: it comes from the bank
 		} else {
@@ -83,6 +84,7 @@ func (s *state) reassign(names []string, was map[string]profiles.Owner) {
 	for _, name := range names {
 		s.assign([]string{name}, was[name])
 	}
+	s.share()
 }
 
 // recallOwners tells a new bank what was decided before this daemon.

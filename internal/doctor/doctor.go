@@ -1,39 +1,51 @@
 // Package doctor says what a host exposes: each lever and energy counter, whether it works, and if not why and what would
-// help. It looks and changes nothing; the daemon and qunerd doctor show the same report.
+// help; and which other services do what quner does. It looks and changes nothing; the daemon and qunerd doctor show the
+// same report.
 package doctor
 
 import (
 	"context"
-	"fmt"
-	"slices"
-	"strconv"
+	"errors"
+	"io/fs"
+	"log/slog"
 	"strings"
 
 	"github.com/qunerd/quner/internal/host"
 	"github.com/qunerd/quner/internal/levers"
 	"github.com/qunerd/quner/internal/meter"
-	"github.com/qunerd/quner/internal/unit"
 )
 
 // Report is what a host exposes.
 type Report struct {
-	Host     string    `json:"host"` // CPU model and kernel
-	Levers   []Lever   `json:"levers"`
-	Counters []Counter `json:"counters"`
+	Host      string     `json:"host"`      // CPU model, kernel, boards
+	Conflicts []Conflict `json:"conflicts"` // services that do what quner does
+	Levers    []Lever    `json:"levers"`
+	Counters  []Counter  `json:"counters"`
+	Notes     []string   `json:"notes,omitempty"` // what could not be seen, a sentence each
 }
 
 // Lever is one control, there or missing.
 type Lever struct {
-	Name     string      `json:"name"`
-	Kind     levers.Kind `json:"kind"`
-	Present  bool        `json:"present"`
-	Readable bool        `json:"readable"`
-	Writable bool        `json:"writable"`
-	Value    string      `json:"value,omitempty"` // for people: "schedutil", "300.0 W"
-	Range    string      `json:"range,omitempty"` // for people: "powersave performance", "100.0 W … 300.0 W"
-	Reason   host.Reason `json:"reason,omitempty"`
-	Detail   string      `json:"detail,omitempty"`
-	Remedy   string      `json:"remedy,omitempty"`
+	Name      string      `json:"name"`
+	Kind      levers.Kind `json:"kind"`
+	Present   bool        `json:"present"`
+	Readable  bool        `json:"readable"`
+	Writable  bool        `json:"writable"`            // by this process, as far as can be told without writing
+	Value     string      `json:"value,omitempty"`     // for people: "schedutil", "300.0 W"
+	Effective string      `json:"effective,omitempty"` // what binds, where that is not Value: the lower of two interfaces, the enforced limit
+	Range     string      `json:"range,omitempty"`     // for people: "powersave performance", "100.0 W … 300.0 W"
+	Found     string      `json:"found,omitempty"`     // what it was before quner moved it; empty while quner does not hold it
+	Owner     string      `json:"owner,omitempty"`     // "quner", "others", or the service that it is left to; empty: nobody
+	State     string      `json:"state"`               // levers.Free, Held, Yielded or Lost
+	Reason    host.Reason `json:"reason,omitempty"`    // why it cannot be moved
+	Why       string      `json:"why,omitempty"`       // the same in plain words; also why it is left to others
+	Detail    string      `json:"detail,omitempty"`    // the fact behind it, as the host told it
+	Remedy    string      `json:"remedy,omitempty"`    // what would help; empty where nothing is wrong or nothing can be done
+}
+
+// Movable reports whether quner can move the lever and may.
+func (l Lever) Movable() bool {
+	return l.Writable && l.Reason == "" && (l.State == levers.Free || l.State == levers.Held)
 }
 
 // Counter is one energy counter, or the lack of one.
@@ -43,30 +55,101 @@ type Counter struct {
 	Backend meter.Backend `json:"backend"`
 	Counted bool          `json:"counted"` // part of a window's sum
 	Reason  string        `json:"reason,omitempty"`
+	Why     string        `json:"why,omitempty"` // the same in plain words
 	Detail  string        `json:"detail,omitempty"`
 	Remedy  string        `json:"remedy,omitempty"`
 }
 
-// Examine looks at a host: at the levers found there, those missing, and the sensors of its meter. It writes nothing. A
-// lever that does not answer delays it by at most the host's own call timeout.
-func Examine(ctx context.Context, h *host.Host, found []levers.Lever, missing []levers.Missing, m *meter.Meter) Report {
-	r := Report{Host: hostLine(h), Levers: []Lever{}, Counters: []Counter{}}
-	for _, l := range found {
-		r.Levers = append(r.Levers, examine(ctx, h, l))
+// Who decides about levers, beside the services in conflicts.
+const (
+	OwnerQuner  = "quner"
+	OwnerOthers = "others"
+)
+
+// View is what is known of a host's levers.
+type View struct {
+	Levers    []levers.Lever
+	States    []levers.State
+	Missing   []levers.Missing
+	Conflicts []Conflict
+	Decided   map[string]string // OwnerQuner or OwnerOthers, by lever, where a person has decided
+	Served    bool              // a daemon has them: what nobody else has is quner's
+	Frozen    error             // why nothing is moved
+}
+
+// Examine reports on a host: on its levers as they were seen, on those missing, and on the sensors of its meter. It writes
+// nothing. A board that does not answer delays it by at most the host's own call timeout.
+func Examine(ctx context.Context, h *host.Host, v View, m *meter.Meter) Report {
+	r := Report{Host: hostLine(h), Conflicts: v.Conflicts, Levers: []Lever{}, Counters: []Counter{}}
+	for _, s := range v.States {
+		r.Levers = append(r.Levers, v.lever(ctx, h, s))
 	}
-	for _, gone := range missing {
+	for _, gone := range v.Missing {
 		r.Levers = append(r.Levers, Lever{
-			Name: gone.Name, Kind: gone.Kind, Reason: gone.Reason, Detail: gone.Detail,
-			Remedy: leverRemedy(gone.Kind, gone.Reason),
+			Name: gone.Name, Kind: gone.Kind, Reason: gone.Reason, Detail: printable(gone.Detail),
+			Why: leverWhy(gone.Kind, gone.Reason, gone.Detail), Remedy: leverRemedy(gone.Kind, gone.Reason),
 		})
 	}
 	for _, s := range m.Sensors() {
 		r.Counters = append(r.Counters, Counter{
-			Name: s.Name, Label: s.Label, Backend: s.Backend, Counted: s.Counted, Reason: s.Reason, Detail: s.Detail,
-			Remedy: counterRemedy(s.Reason),
+			Name: s.Name, Label: s.Label, Backend: s.Backend, Counted: s.Counted, Reason: s.Reason, Detail: printable(s.Detail),
+			Why: counterWhy(s.Reason), Remedy: counterRemedy(s.Reason),
 		})
 	}
+	if v.Frozen != nil {
+		r.Notes = append(r.Notes, "No lever is moved: "+printable(v.Frozen.Error())+".")
+	}
 	return r
+}
+
+// Look examines a host with no daemon. Nothing can be changed by it: every directory it sees is read-only.
+func Look(ctx context.Context, real *host.Host, log *slog.Logger) (Report, error) {
+	seen := *real
+	h := &seen
+	h.Sys, h.Proc, h.Etc, h.Run, h.Var = h.Sys.ReadOnly(), h.Proc.ReadOnly(), h.Etc.ReadOnly(), h.Run.ReadOnly(), h.Var.ReadOnly()
+	// The bank sets aside a journal that it cannot trust. Here it cannot, says so, and that is in the report.
+	bank, err := levers.OpenBank(ctx, h, slog.New(slog.DiscardHandler))
+	if bank == nil {
+		return Report{}, err
+	}
+	m, broken := meter.New(ctx, h, meter.Options{}, log)
+	if broken != nil {
+		return Report{}, broken
+	}
+	view := View{Levers: bank.Levers(), States: bank.States(ctx), Missing: bank.Missing(), Conflicts: Conflicts(h)}
+	hidden := errors.Is(err, fs.ErrPermission)
+	if !hidden {
+		view.Frozen = err
+	}
+	r := Examine(ctx, h, view, m)
+	if note := withRoot(r, hidden); note != "" {
+		r.Notes = append(r.Notes, note)
+	}
+	return r, nil
+}
+
+// withRoot says what root would see in addition, if anything.
+func withRoot(r Report, hidden bool) string {
+	var more []string
+	for _, l := range r.Levers {
+		if l.Reason == host.NoPermission {
+			more = append(more, "whether the levers can be moved")
+			break
+		}
+	}
+	for _, c := range r.Counters {
+		if c.Reason == meter.ReasonPermission {
+			more = append(more, "the CPU's energy counters")
+			break
+		}
+	}
+	if hidden {
+		more = append(more, "which values quner has changed")
+	}
+	if len(more) == 0 {
+		return ""
+	}
+	return "Seen without root. Root would also see " + strings.Join(more, ", ") + ": sudo qunerd doctor"
 }
 
 // hostLine is the machine in a line: what it computes with, and on what.
@@ -90,93 +173,24 @@ func hostLine(h *host.Host) string {
 	return printable(strings.Join(parts, ", "))
 }
 
-// examine reads one lever and asks whether it could be written.
-func examine(ctx context.Context, h *host.Host, l levers.Lever) Lever {
-	span := l.Span()
-	r := Lever{Name: l.Name(), Kind: l.Kind(), Present: true, Range: rangeText(span)}
-	value, err := l.Get(ctx)
-	if err == nil {
-		r.Readable = true
-		r.Value = valueText(value, span.Unit)
-		err = writable(h, l)
-		r.Writable = err == nil
-	}
-	if err != nil {
-		r.Reason, r.Detail = host.ReasonOf(err), printable(err.Error())
-		r.Remedy = leverRemedy(r.Kind, r.Reason)
-	}
-	return r
-}
-
-// writable returns why a lever could not be written by this process, as far as can be told without writing.
-func writable(h *host.Host, l levers.Lever) error {
-	switch l.Kind() {
-	case levers.Governor:
-		policy := strings.TrimPrefix(l.Name(), "cpufreq/")
-		return h.Sys.Writable("devices/system/cpu/cpufreq/" + policy + "/scaling_governor")
-	case levers.GPUCap:
-		return mayCap(h)
-	}
-	return nil
-}
-
-// capSysAdmin is the bit of CAP_SYS_ADMIN in a capability mask, from the kernel's linux/capability.h.
-const capSysAdmin = 21
-
-// mayCap returns why NVIDIA's driver would refuse this process a new power cap: the driver asks for CAP_SYS_ADMIN. A host
-// that does not tell this process's capabilities is believed to grant them.
-func mayCap(h *host.Host) error {
-	status, err := h.Proc.Read("self/status")
-	if err != nil {
-		return nil //nolint:nilerr // a simulated host has no such file, and needs no such right
-	}
-	caps, err := effective(string(status))
-	if err == nil && caps&(1<<capSysAdmin) == 0 {
-		return fmt.Errorf("this process has no CAP_SYS_ADMIN: %w", host.ErrNoPermission)
-	}
-	return err
-}
-
-// effective finds the effective capabilities in a process's status.
-func effective(status string) (uint64, error) {
-	for line := range strings.Lines(status) {
-		if mask, ok := strings.CutPrefix(line, "CapEff:"); ok {
-			caps, err := strconv.ParseUint(strings.TrimSpace(mask), 16, 64)
-			if err != nil {
-				return 0, fmt.Errorf("effective capabilities: %w", err)
-			}
-			return caps, nil
-		}
-	}
-	return 0, fmt.Errorf("effective capabilities: %w", host.ErrUnread)
-}
-
-// rangeText is a span for people.
-func rangeText(s levers.Span) string {
-	if s.Choices != nil {
-		words := make([]string, len(s.Choices))
-		for i, c := range s.Choices {
-			words[i] = string(c)
-		}
-		return strings.Join(words, " ")
-	}
-	lo, hi := strconv.FormatInt(s.Lo, 10), strconv.FormatInt(s.Hi, 10)
-	return valueText(levers.Value(lo), s.Unit) + " … " + valueText(levers.Value(hi), s.Unit)
-}
-
-// valueText is a value for people: powers in a fitting unit, all else in the host's own text.
-func valueText(v levers.Value, of string) string {
-	sizes := map[string]unit.Power{"mW": unit.Milliwatt, "µW": unit.Microwatt, "W": unit.Watt}
-	n, err := strconv.ParseInt(string(v), 10, 64)
-	if size, ok := sizes[of]; ok && err == nil && n >= 0 && n <= int64(unit.Kilowatt*1000)/int64(size) {
-		return (unit.Power(n) * size).String()
-	}
-	return printable(strings.TrimSpace(string(v) + " " + of))
-}
-
 // Usable counts the levers that can be moved.
-func (r Report) Usable() int {
-	return len(slices.DeleteFunc(slices.Clone(r.Levers), func(l Lever) bool { return !l.Writable }))
+func (r Report) Usable() (n int) {
+	for _, l := range r.Levers {
+		if l.Movable() {
+			n++
+		}
+	}
+	return n
+}
+
+// Charged counts the energy counters that a window sums.
+func (r Report) Charged() (n int) {
+	for _, c := range r.Counters {
+		if c.Counted {
+			n++
+		}
+	}
+	return n
 }
 
 // printable escapes what a host's text must not do to a terminal or a log.

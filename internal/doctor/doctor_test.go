@@ -46,8 +46,11 @@ func aHost(t *testing.T, files map[string]string) *host.Host {
 // look has the host examined.
 func look(t *testing.T, h *host.Host) Report {
 	t.Helper()
-	found, missing := levers.Discover(t.Context(), h)
-	return Examine(t.Context(), h, found, missing, aMeter(t, h))
+	r, err := Look(t.Context(), h, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
 }
 
 func aMeter(t *testing.T, h *host.Host) *meter.Meter {
@@ -168,12 +171,12 @@ func TestExamineWritesNothing(t *testing.T) {
 	look(t, h)
 }
 
-func FuzzEffective(f *testing.F) {
+func FuzzCapabilities(f *testing.F) {
 	f.Add("CapEff:\t000001ffffffffff\n")
 	f.Add("CapEff: x")
 	f.Add("CapInh:\t0\n")
 	f.Fuzz(func(t *testing.T, status string) {
-		if _, err := effective(status); err == nil && !strings.Contains(status, "CapEff:") {
+		if _, err := capabilities(status); err == nil && !strings.Contains(status, "CapEff:") {
 			t.Error("found what is not there")
 		}
 	})

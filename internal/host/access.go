@@ -17,3 +17,19 @@ func (d Dir) Writable(name string) error {
 	}
 	return nil
 }
+
+// ReadOnly returns the directory as one that nothing can be changed in: whoever tries gets EROFS. What only looks is given
+// this one.
+func (d Dir) ReadOnly() Dir {
+	was := d.hook
+	d.hook = func(a Access) error {
+		switch {
+		case a.Op.Changes() || a.Op == OpLock:
+			return unix.EROFS
+		case was != nil:
+			return was(a)
+		}
+		return nil
+	}
+	return d
+}
