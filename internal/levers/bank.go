@@ -23,10 +23,19 @@ type Bank struct {
 	dirty   bool  // the journal on disk says something else
 	frozen  error // why nothing may be moved
 
-	others  map[string]string // levers that are not quner's to move until they are taken, and why
-	yielded map[string]string // levers left to someone else until they are let go or taken, and why
-	settled map[string]bool   // levers that this process has seen to have taken a value of ours
-	failing map[string]error  // second copies that cannot be written, by path
+	others  map[string]string      // levers that are not quner's to move until they are taken, and why
+	yielded map[string]string      // levers left to someone else until they are let go or taken, and why
+	settled map[string]bool        // levers that this process has seen to have taken a value of ours
+	failing map[string]error       // second copies that cannot be written, by path
+	retired map[string]Missing     // levers that take nothing before the next boot
+	waiting map[string]bool        // levers whose value waits for a device to wake by itself
+	trouble map[string]host.Reason // what was said of levers that are not moved as wanted
+	opts    Options
+}
+
+// Options are the owner's choices.
+type Options struct {
+	AllowRaise bool // a limit may go above the value found, as far as the hardware takes it
 }
 
 // Write is a change of one lever, made or, from a plan, to be made. One that was looked at and left has From equal to To
@@ -42,15 +51,23 @@ type Write struct {
 // Moved reports whether the lever has another value afterwards.
 func (w Write) Moved() bool { return w.From != w.To }
 
+// OpenBank is Options{}.OpenBank: no limit goes above the value found.
+func OpenBank(ctx context.Context, h *host.Host, log *slog.Logger) (*Bank, error) {
+	return Options{}.OpenBank(ctx, h, log)
+}
+
 // OpenBank discovers the levers and loads the journal, rollback.json in h.Var. It moves no lever. A journal that cannot
 // be trusted is set aside and its error wraps ErrJournal: the Bank that comes with it can be looked at but moves nothing.
 // Any other error comes with no Bank.
-func OpenBank(ctx context.Context, h *host.Host, log *slog.Logger) (*Bank, error) {
+func (o Options) OpenBank(ctx context.Context, h *host.Host, log *slog.Logger) (*Bank, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	b := &Bank{host: h, log: log, others: map[string]string{}, yielded: map[string]string{}, settled: map[string]bool{}, failing: map[string]error{}}
-	b.levers, b.missing = Discover(ctx, h)
+	b := &Bank{
+		host: h, log: log, opts: o, others: map[string]string{}, yielded: map[string]string{}, settled: map[string]bool{}, failing: map[string]error{},
+		retired: map[string]Missing{}, waiting: map[string]bool{}, trouble: map[string]host.Reason{},
+	}
+	b.discover(ctx)
 	s, err := readStored(h)
 	if err != nil {
 		b.frozen = fmt.Errorf("%w: %w", err, ErrFrozen)
@@ -133,41 +150,6 @@ func (b *Bank) Leave(lever, why string) error {
 	return nil
 }
 
-func (b *Bank) lever(name string) Lever {
-	i := slices.IndexFunc(b.levers, func(l Lever) bool { return l.Name() == name })
-	if i < 0 {
-		return nil
-	}
-	return b.levers[i]
-}
-
-// unknown says why a lever is not there, as far as discovery knew.
-func (b *Bank) unknown(name string) error {
-	for _, m := range b.missing {
-		if m.Name == name {
-			return fmt.Errorf("%s: %w: %s (%s)", name, ErrUnknown, m.Reason, m.Detail)
-		}
-	}
-	return fmt.Errorf("%s: %w", name, ErrUnknown)
-}
-
-// refresh looks anew for the levers that are asked for and were not there, such as a CPU that is online again. Levers
-// that are known stay the same ones, for they know which of their calls are still out.
-func (b *Bank) refresh(ctx context.Context, names []string) {
-	if !slices.ContainsFunc(names, func(n string) bool { return b.lever(n) == nil }) {
-		return
-	}
-	found, missing := Discover(ctx, b.host)
-	for _, l := range found {
-		if b.lever(l.Name()) == nil {
-			b.levers = append(b.levers, l)
-			b.rebase(l)
-		}
-	}
-	slices.SortStableFunc(b.levers, inOrder)
-	b.missing = slices.DeleteFunc(missing, func(m Missing) bool { return b.lever(m.Name) != nil })
-}
-
 // Plan returns what Apply would write, and writes nothing.
 func (b *Bank) Plan(ctx context.Context, p Point) ([]Write, error) {
 	if b.frozen != nil {
@@ -175,7 +157,8 @@ func (b *Bank) Plan(ctx context.Context, p Point) ([]Write, error) {
 	}
 	var writes []Write
 	var errs []error
-	for _, s := range b.plan(ctx, p, false) {
+	steps, late := b.plan(ctx, p, intent{})
+	for _, s := range slices.Concat(steps, late) {
 		errs = append(errs, s.err)
 		if s.err == nil && s.told() {
 			writes = append(writes, s.write())
@@ -186,13 +169,28 @@ func (b *Bank) Plan(ctx context.Context, p Point) ([]Write, error) {
 
 // Apply moves the levers in the point to its values and those that quner holds beside them back to their originals; the
 // empty point is the host as found. Numbers outside today's span are clamped, with a note. A lever that someone else has
-// moved meanwhile is left to them. It is best effort over levers: the writes made come with the errors of the others
+// moved meanwhile is left to them. One that another lever decides at present is left, and one of a device that sleeps
+// waits, each with a note; see Due. It is best effort over levers: the writes made come with the errors of the others
 // joined, which wrap ErrUnknown, ErrOutOfSpan, ErrNotTaken, ErrJournal or the host's error.
 func (b *Bank) Apply(ctx context.Context, p Point) ([]Write, error) {
 	if b.frozen != nil {
 		return nil, b.frozen
 	}
-	steps := b.plan(ctx, p, false)
+	clear(b.waiting)
+	steps, late := b.plan(ctx, p, intent{})
+	writes, err := b.make(ctx, steps)
+	if len(late) > 0 {
+		more, lateErr := b.make(ctx, b.replan(ctx, p, late, intent{}))
+		writes, err = append(writes, more...), errors.Join(err, lateErr)
+	}
+	if len(p) == 0 {
+		clear(b.yielded)
+	}
+	return writes, errors.Join(err, b.save(false))
+}
+
+// make announces steps and then makes them.
+func (b *Bank) make(ctx context.Context, steps []step) ([]Write, error) {
 	errs := []error{b.announce(steps)}
 	var writes []Write
 	for i := range steps {
@@ -206,10 +204,7 @@ func (b *Bank) Apply(ctx context.Context, p Point) ([]Write, error) {
 			writes = append(writes, s.write())
 		}
 	}
-	if len(p) == 0 {
-		clear(b.yielded)
-	}
-	return writes, errors.Join(append(errs, b.save(false))...)
+	return writes, errors.Join(errs...)
 }
 
 // announce puts on disk, before the first write, each original that is not there yet and each value that is to be ours.

@@ -3,8 +3,6 @@ package levers
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -32,54 +30,46 @@ type rig struct {
 	round   func(coarse bool)   // values are rounded, coarsely beyond the unit; nil where there is nothing to round
 	vanish  func(bool)          // the device is gone
 	hang    func() (end func()) // writes do not come back
+	heal    func()              // ends what the others began
 }
 
 func governorRig(t *testing.T) *rig {
+	r := fileRig(newMachine(t), policy0, governorFile(0))
+	r.chosen, r.other, r.strange = "powersave", "performance", "userspace"
+	r.outside = []Value{"turbo", "", "userspace", "powersave\n", "../../x"}
+	r.refused = append(r.refused, unix.EBUSY, unix.EIO)
+	return r
+}
+
+func eppRig(t *testing.T) *rig {
 	m := newMachine(t)
-	write := func(f func(host.Access) error) {
-		m.breakFiles(func(a host.Access) error {
-			if a.Op == host.OpWrite && a.Name == governorFile(0) {
-				return f(a)
-			}
-			return nil
-		})
-	}
-	dir := filepath.Dir(filepath.Join(m.root, governorFile(0)))
-	return &rig{
-		m: m, name: policy0, chosen: "powersave", other: "performance", strange: "userspace",
-		outside: []Value{"turbo", "", "userspace", "powersave\n", "../../x"},
-		now:     func() Value { return Value(m.governor(0)) },
-		foreign: func(v Value) { m.setGovernor(0, string(v)) },
-		refused: []error{unix.EACCES, unix.EROFS, unix.EBUSY, unix.EINVAL, unix.EIO},
-		refuse: func(err error) {
-			if err == nil {
-				m.breakFiles(nil)
-				return
-			}
-			write(func(host.Access) error { return err })
-		},
-		ignore: func(on bool) {
-			if !on {
-				m.breakFiles(nil)
-				return
-			}
-			write(func(host.Access) error { return host.Handled })
-		},
-		vanish: func(gone bool) {
-			from, to := dir, dir+".offline"
-			if !gone {
-				from, to = to, from
-			}
-			if err := os.Rename(from, to); err != nil {
-				t.Fatal(err)
-			}
-		},
-		hang: func() func() {
-			stuck := make(chan struct{})
-			write(func(host.Access) error { <-stuck; return nil })
-			return func() { m.breakFiles(nil); close(stuck) }
-		},
-	}
+	m.addEPP(0, "balance_performance")
+	r := fileRig(m, epp0, eppFile(0))
+	r.chosen, r.other, r.strange = "power", "balance_power", "128"
+	r.outside = []Value{"default", "", "turbo", "129", "power\n"}
+	r.refused = append(r.refused, unix.EIO)
+	return r
+}
+
+func packageRig(t *testing.T) *rig {
+	m := newMachine(t)
+	m.addZone("intel-rapl:0", "package-0", "65000000", "65000000")
+	r := fileRig(m, package0, zoneFile)
+	r.chosen, r.other, r.strange = "40000000", "30000000", "85000000"
+	r.outside = []Value{"16000000", "65000001", "0", "-40000000", "40 W", ""}
+	r.refused = append(r.refused, unix.EIO, unix.ENODATA)
+	r.rounds(zoneFile, limitStep, 35_000_000)
+	return r
+}
+
+func amdCapRig(t *testing.T) *rig {
+	m := newMachine(t)
+	m.addCard("280000000", "100000000", "300000000")
+	r := fileRig(m, card0, capFile)
+	r.chosen, r.other, r.strange = "200000000", "150000000", "290000000"
+	r.outside = []Value{"99999999", "280000001", "0", "-200000000", "200 W", ""}
+	r.rounds(capFile, amdCapStep, 70_000_000)
+	return r
 }
 
 func gpuCapRig(t *testing.T) *rig {
@@ -106,6 +96,7 @@ func gpuCapRig(t *testing.T) *rig {
 				}
 			})
 		},
+		heal:   func() { m.board.with(func(b *board) { b.setErr, b.ignores, b.grain = nil, false, 0 }) },
 		vanish: func(gone bool) { m.board.with(func(b *board) { b.lost = gone }) },
 		hang: func() func() {
 			stuck := make(chan struct{})
@@ -130,7 +121,9 @@ func (r *rig) lever(t *testing.T) Lever {
 }
 
 func TestConformance(t *testing.T) {
-	rigs := map[Kind]func(*testing.T) *rig{Governor: governorRig, GPUCap: gpuCapRig}
+	rigs := map[Kind]func(*testing.T) *rig{
+		Governor: governorRig, EnergyPreference: eppRig, PackageLimit: packageRig, GPUCap: gpuCapRig, AMDCap: amdCapRig,
+	}
 	for _, c := range classes() {
 		newRig := rigs[c.kind]
 		if newRig == nil {
@@ -142,6 +135,8 @@ func TestConformance(t *testing.T) {
 			t.Run("refusing", func(t *testing.T) { refusing(t, newRig) })
 			t.Run("ignoring", func(t *testing.T) { ignoring(t, newRig(t)) })
 			t.Run("rounding", func(t *testing.T) { rounding(t, newRig) })
+			t.Run("another's", func(t *testing.T) { anothers(t, newRig) })
+			t.Run("crash", func(t *testing.T) { crashed(t, newRig) })
 			t.Run("vanished", func(t *testing.T) { vanished(t, newRig(t)) })
 			t.Run("hung", func(t *testing.T) { synctest.Test(t, func(t *testing.T) { hung(t, newRig(t)) }) })
 			t.Run("bank", func(t *testing.T) { bankOnBroken(t, newRig) })
@@ -195,7 +190,7 @@ func refusing(t *testing.T, newRig func(*testing.T) *rig) {
 		if v, err := l.Get(t.Context()); err != nil || v != found {
 			t.Errorf("refused with %v: reads %q, %v", cause, v, err)
 		}
-		r.refuse(nil)
+		r.heal()
 	}
 	if err := l.Set(t.Context(), r.chosen); err != nil {
 		t.Errorf("healed: %v", err)
@@ -274,15 +269,15 @@ func hung(t *testing.T, r *rig) {
 // bankOnBroken proves for every fault that what the Bank did can be undone by the next process once the fault is gone.
 func bankOnBroken(t *testing.T, newRig func(*testing.T) *rig) {
 	faults := map[string]func(*rig) (heal func()){
-		"ignoring": func(r *rig) func() { r.ignore(true); return func() { r.ignore(false) } },
+		"ignoring": func(r *rig) func() { r.ignore(true); return r.heal },
 		"vanished": func(r *rig) func() { r.vanish(true); return func() { r.vanish(false) } },
 		"hung":     func(r *rig) func() { return r.hang() },
 	}
 	for _, cause := range newRig(t).refused {
-		faults[cause.Error()] = func(r *rig) func() { r.refuse(cause); return func() { r.refuse(nil) } }
+		faults[cause.Error()] = func(r *rig) func() { r.refuse(cause); return r.heal }
 	}
 	if newRig(t).round != nil {
-		faults["rounding"] = func(r *rig) func() { r.round(true); return func() { r.m.board.with(func(b *board) { b.grain = 0 }) } }
+		faults["rounding"] = func(r *rig) func() { r.round(true); return r.heal }
 	}
 	for name, fault := range faults {
 		for _, when := range []string{"free", "held"} {
@@ -317,4 +312,57 @@ func undone(t *testing.T, r *rig, fault func(*rig) (heal func()), held bool) {
 		t.Errorf("%d entries stay after a restore", n)
 	}
 	_ = r.m.host.GPUs.Close()
+}
+
+// anothers proves that what someone else has set since is left and said, and put back with force alone.
+func anothers(t *testing.T, newRig func(*testing.T) *rig) {
+	for _, force := range []bool{false, true} {
+		r := newRig(t)
+		found := r.now()
+		r.m.apply(r.m.bank(), Setting{r.name, r.chosen})
+		r.foreign(r.other)
+		b := r.m.bank()
+		out, err := b.Restore(t.Context(), force)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := len(out.Left) == 1 && out.Left[0].Lever == r.name && strings.Contains(out.Left[0].Why, string(r.other)) && !out.Left[0].Kept
+		if force && r.now() != found || !force && (r.now() != r.other || !said) {
+			t.Errorf("force %v: hardware has %q, found %q, someone else set %q; left: %v", force, r.now(), found, r.other, out.Left)
+		}
+		if b.Held() != 0 {
+			t.Errorf("force %v: an entry stays", force)
+		}
+	}
+}
+
+// crashed proves that a value is still ours whichever side of the write a process ended on, and whatever the host has
+// made of it by rounding.
+func crashed(t *testing.T, newRig func(*testing.T) *rig) {
+	for _, written := range []bool{false, true} {
+		r := newRig(t)
+		found, b := r.now(), r.m.bank()
+		want := r.chosen
+		if r.round != nil {
+			want = r.chosen[:len(r.chosen)-1] + "7"
+			r.round(false)
+		}
+		steps, _ := b.plan(t.Context(), NewPoint(Setting{r.name, want}), intent{})
+		if err := b.announce(steps); err != nil {
+			t.Fatal(err)
+		}
+		if written {
+			if err := steps[0].lever.Set(t.Context(), want); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.heal()
+		b = r.m.bank()
+		if b.Held() != 1 {
+			t.Fatalf("written %v: %d entries", written, b.Held())
+		}
+		if out := r.m.restore(b); len(out.Left) != 0 || r.now() != found {
+			t.Errorf("written %v: hardware has %q, found %q; left: %v", written, r.now(), found, out.Left)
+		}
+	}
 }

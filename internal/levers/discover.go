@@ -23,7 +23,9 @@ type class struct {
 	lines func(entry) []string
 }
 
-func classes() []class { return []class{governorClass(), gpuCapClass()} }
+func classes() []class {
+	return []class{governorClass(), eppClass(), packageClass(), gpuCapClass(), amdCapClass()}
+}
 
 func classOf(k Kind) (class, bool) {
 	all := classes()
@@ -52,6 +54,17 @@ func inOrder(a, b Lever) int { return before(a.Kind(), a.Name(), b.Kind(), b.Nam
 // before orders by rank, then by name with numbers in it by size: policy2 before policy10.
 func before(kindA Kind, a string, kindB Kind, b string) int {
 	return cmp.Or(cmp.Compare(rank(kindA), rank(kindB)), cmp.Compare(len(a), len(b)), strings.Compare(a, b))
+}
+
+// first orders what is true before what is not.
+func first(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
 }
 
 // rank puts kinds that this version does not know last.

@@ -30,6 +30,9 @@ func discoverGPUCaps(ctx context.Context, h *host.Host) ([]Lever, []Missing) {
 	if err := h.GPUs.Open(ctx); err != nil {
 		return nil, []Missing{{"nvml", GPUCap, host.ReasonOf(err), err.Error()}}
 	}
+	if waiting := h.GPUs.Waiting(); len(waiting) > 0 {
+		return nil, sleeping(waiting)
+	}
 	boards := h.GPUs.All()
 	if len(boards) == 0 {
 		return nil, []Missing{noBoard(h.GPUs.Why())}
@@ -47,6 +50,22 @@ func discoverGPUCaps(ctx context.Context, h *host.Host) ([]Lever, []Missing) {
 	return found, missing
 }
 
+// sleeping are the boards that the library stays shut for, by the only name that is known without it.
+func sleeping(boards []host.PCIBoard) []Missing {
+	var all []Missing
+	for _, b := range boards {
+		detail := "the board sleeps and is not to be woken"
+		if !b.Asleep {
+			detail = "the driver's library would wake another board, which sleeps"
+		}
+		all = append(all, Missing{boardPrefix + b.PCI, GPUCap, host.Suspended, detail})
+	}
+	return all
+}
+
+// boardPrefix begins the name of a board's lever.
+const boardPrefix = "nvml/"
+
 // noBoard explains why there is no board. A library that loads and counts none is a host without NVIDIA hardware.
 func noBoard(why error) Missing {
 	switch reason := host.ReasonOf(why); {
@@ -62,7 +81,7 @@ func noBoard(why error) Missing {
 // openGPUCap looks at one board. A board that refuses to tell its range, as those of laptops do, is the embedded
 // controller's.
 func openGPUCap(ctx context.Context, gpu *host.GPU) (*gpuCap, *Missing) {
-	c := &gpuCap{gpu: gpu, name: "nvml/" + gpu.Info().UUID}
+	c := &gpuCap{gpu: gpu, name: boardPrefix + gpu.Info().UUID}
 	missing := func(r host.Reason, detail string) (*gpuCap, *Missing) {
 		return nil, &Missing{c.name, GPUCap, r, detail}
 	}
@@ -130,23 +149,33 @@ func (c *gpuCap) write(ctx context.Context, v Value) error {
 // explain names the lever once, whether or not the host did.
 func (c *gpuCap) explain(err error) error {
 	if strings.HasPrefix(err.Error(), c.gpu.Info().UUID) {
-		return fmt.Errorf("nvml/%w", err)
+		return fmt.Errorf(boardPrefix+"%w", err)
 	}
 	return fmt.Errorf("%s: %w", c.name, err)
 }
 
 func milliwatts(p unit.Power) Value { return Value(strconv.FormatInt(int64(p/unit.Milliwatt), 10)) }
 
-// nvidiaLoad tells one load of the NVIDIA driver from the next, for caps end with it: the inode of the module's
-// directory, which sysfs gives out anew at each load, else the driver's version.
+// nvidiaLoad tells one load of the NVIDIA driver from the next, for caps end with it: by its module, else by the driver's
+// version.
 func nvidiaLoad(h *host.Host) string {
-	if info, err := h.Sys.Stat("module/nvidia"); err == nil {
-		if st, ok := info.Sys().(*syscall.Stat_t); ok {
-			return fmt.Sprintf("module %d", st.Ino)
-		}
+	if load := moduleLoad(h, "nvidia"); load != "" {
+		return load
 	}
 	if v := h.GPUs.Version(); v != "" {
 		return "version " + v
+	}
+	return ""
+}
+
+// moduleLoad names one load of a kernel module: the inode of its directory, which sysfs gives out anew at each load.
+func moduleLoad(h *host.Host, module string) string {
+	info, err := h.Sys.Stat("module/" + module)
+	if err != nil {
+		return ""
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return fmt.Sprintf("module %d", st.Ino)
 	}
 	return ""
 }

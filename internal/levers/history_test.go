@@ -1,9 +1,14 @@
 package levers_test
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strconv"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/qunerd/quner/internal/levers"
 )
@@ -14,21 +19,25 @@ type history struct {
 	rig    simRig
 	random *rand.Rand
 	last   map[string]levers.Value // by lever: what the other set, or what was found
+	spans  map[string]levers.Span  // by lever, at the beginning
 	said   []string
 }
 
 func TestHistories(t *testing.T) {
-	for seed := range uint64(8) {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			t.Parallel()
-			h := &history{rig: simRig{t, simulated(t, "workstation")}, random: rand.New(rand.NewPCG(seed, 1)), last: map[string]levers.Value{}}
-			for _, s := range opened(t, h.rig.sim).States(t.Context()) {
-				h.last[s.Name] = s.Value
-			}
-			for range 12 {
-				h.live(t)
-			}
-		})
+	for _, name := range []string{"workstation", "laptop", "amd", "server"} {
+		for seed := range uint64(4) {
+			t.Run(fmt.Sprint(name, " seed ", seed), func(t *testing.T) {
+				t.Parallel()
+				h := &history{rig: simRig{t, simulated(t, name)}, random: rand.New(rand.NewPCG(seed, 1)),
+					last: map[string]levers.Value{}, spans: map[string]levers.Span{}}
+				for _, s := range opened(t, h.rig.sim).States(t.Context()) {
+					h.last[s.Name], h.spans[s.Name] = s.Value, s.Span
+				}
+				for range 12 {
+					h.live(t)
+				}
+			})
+		}
 	}
 }
 
@@ -73,24 +82,58 @@ func (h *history) foreign(t *testing.T, b *levers.Bank) {
 		return // discovered by a process that was dead already
 	}
 	l := all[h.random.IntN(len(all))]
-	values := []levers.Value{"schedutil", "ondemand", "conservative"}
-	if l.Kind() == levers.GPUCap {
-		values = []levers.Value{"300000", "280000", "260000"}
+	v := h.pick(h.others(l))
+	if err := h.rig.foreign(l, v); errors.Is(err, unix.EBUSY) {
+		return // a preference that the governor decides: nobody can
+	} else if err != nil {
+		t.Fatalf("somebody sets %s to %s: %v", l.Name(), v, err)
 	}
-	v := values[h.random.IntN(len(values))]
-	h.rig.foreign(l, v)
 	h.last[l.Name()] = v
 	h.tell("somebody sets %s to %s", l.Name(), v)
+}
+
+func (h *history) pick(values []levers.Value) levers.Value { return values[h.random.IntN(len(values))] }
+
+// others are the values that somebody else chooses, and ours those that quner does.
+func (h *history) others(l levers.Lever) []levers.Value {
+	switch l.Kind() {
+	case levers.Governor:
+		if all := l.Span().Choices; !slices.Contains(all, "schedutil") {
+			return []levers.Value{"powersave"}
+		}
+		return []levers.Value{"schedutil", "ondemand", "conservative"}
+	case levers.EnergyPreference:
+		return []levers.Value{"balance_performance"}
+	}
+	return percents(h.spans[l.Name()], 100, 96, 92)
+}
+
+func (h *history) ours(l levers.Lever) []levers.Value {
+	switch l.Kind() {
+	case levers.Governor:
+		if all := l.Span().Choices; !slices.Contains(all, "schedutil") {
+			return []levers.Value{"performance"}
+		}
+		return []levers.Value{"powersave", "performance"}
+	case levers.EnergyPreference:
+		return []levers.Value{"balance_power", "power"}
+	}
+	return percents(h.spans[l.Name()], 40, 60, 80)
+}
+
+// percents are shares of what a lever with a range may have.
+func percents(span levers.Span, shares ...int64) []levers.Value {
+	var values []levers.Value
+	for _, share := range shares {
+		values = append(values, levers.Value(strconv.FormatInt(max(span.Lo+span.Step, span.Hi*share/100/span.Step*span.Step), 10)))
+	}
+	return values
 }
 
 func (h *history) point(b *levers.Bank) levers.Point {
 	var p []levers.Setting
 	for _, l := range b.Levers() {
-		values := []levers.Value{"powersave", "performance", ""}
-		if l.Kind() == levers.GPUCap {
-			values = []levers.Value{"120000", "180000", "240000", ""}
-		}
-		if v := values[h.random.IntN(len(values))]; v != "" {
+		if v := h.pick(append(h.ours(l), "")); v != "" {
 			p = append(p, levers.Setting{Lever: l.Name(), Value: v})
 		}
 	}

@@ -11,7 +11,8 @@ import (
 	"github.com/qunerd/quner/internal/host"
 )
 
-// Value is a lever's setting in the host's own text: "schedutil", "250000" (mW for an NVML cap).
+// Value is a lever's setting in the host's own text: "schedutil", "250000" (mW for an NVML cap, µW
+// for the others).
 type Value string
 
 // Span is what a lever may be set to: one of Choices, or a whole number from Lo to Hi in the lever's own unit.
@@ -25,7 +26,7 @@ type Span struct {
 
 // Lever is one control instance: one cpufreq policy, one package, one board. Its methods are called by the Bank alone.
 type Lever interface {
-	// Name is stable over reboots: "cpufreq/policy0", "nvml/GPU-5f0c…".
+	// Name is stable over reboots: "cpufreq/policy0", "rapl/package-0", "nvml/GPU-5f0c…", "amdgpu/0000:03:00.0".
 	Name() string
 	// Kind is the sort of control.
 	Kind() Kind
@@ -47,8 +48,11 @@ type Kind string
 
 // The kinds of lever.
 const (
-	Governor Kind = "governor" // cpufreq scaling_governor, one a policy
-	GPUCap   Kind = "gpu"      // NVIDIA power cap, one a board
+	Governor         Kind = "governor" // cpufreq scaling_governor, one a policy
+	EnergyPreference Kind = "epp"      // cpufreq energy_performance_preference, one a policy
+	PackageLimit     Kind = "package"  // RAPL long-term limit, one a package or die and interface
+	GPUCap           Kind = "gpu"      // NVIDIA power cap, one a board
+	AMDCap           Kind = "amdgpu"   // AMD power cap, one a card
 )
 
 // Errors a caller branches on.

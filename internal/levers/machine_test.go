@@ -36,6 +36,8 @@ type machine struct {
 	mu      sync.Mutex
 	hook    func(host.Access) error // asked first; nil: no opinion
 	changes []string                // changing accesses, "write sys/…"
+	saved   map[string]string       // preferences that a pstate driver keeps meanwhile
+	forgets bool                    // it does not
 }
 
 func newMachine(t *testing.T) *machine {
@@ -65,7 +67,12 @@ func (m *machine) access(a host.Access) error {
 	}
 	m.mu.Unlock()
 	if hook != nil {
-		return hook(a)
+		if err := hook(a); err != nil {
+			return err
+		}
+	}
+	if a.Op == host.OpWrite {
+		return m.pstate(a.Name, strings.TrimSpace(string(a.Data)))
 	}
 	return nil
 }
@@ -125,7 +132,13 @@ func governorFile(policy int) string {
 
 // settings is what the machine is set to, as a text.
 func (m *machine) settings() string {
-	return fmt.Sprintf("%s %s %v", m.text(governorFile(0)), m.text(governorFile(1)), m.board.cap())
+	all := fmt.Sprintf("%s %s %v", m.text(governorFile(0)), m.text(governorFile(1)), m.board.cap())
+	for _, file := range []string{eppFile(0), eppFile(1), zoneFile, strings.Replace(zoneFile, "rapl", "rapl-mmio", 1), capFile} {
+		if data, err := os.ReadFile(filepath.Join(m.root, file)); err == nil {
+			all += " " + string(data)
+		}
+	}
+	return all
 }
 
 // bank opens the bank of a new process.

@@ -1,9 +1,13 @@
 package levers
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/qunerd/quner/internal/host"
 )
 
 // move is what is to be done with one lever.
@@ -14,6 +18,7 @@ const (
 	toChosen               // it is given a chosen value
 	toOriginal             // it is given back what was found
 	toFree                 // it has its original already: the entry goes
+	toHold                 // it is only journalled: another lever is about to decide it
 	toOther                // someone else has moved it: it is left, the entry goes
 )
 
@@ -27,6 +32,10 @@ type step struct {
 	note     string
 	err      error
 	gone     bool // the lever is not there: an entry stays
+	stays    bool // the lever is not to be moved at present, for a reason in note: an entry stays
+	implied  bool // another lever decides it
+	early    bool // it goes before its master
+	hold     bool // it stays journalled once it has its original
 	fresh    bool // no entry stood before
 	was      []Value
 }
@@ -47,9 +56,15 @@ func (s *step) write() Write {
 	return Write{Lever: s.name, From: s.from, To: s.to, Unit: s.unit(), Note: s.note}
 }
 
-// plan looks at every lever that is in the point or held, in the order of writing. It changes nothing. force
-// is for those that go back to their originals.
-func (b *Bank) plan(ctx context.Context, p Point, force bool) []step {
+// intent is what a plan may do beside what its point says.
+type intent struct {
+	force bool // originals are put back even where someone else has moved the lever
+	wake  bool // a sleeping device is woken for its original
+}
+
+// plan looks at every lever that is in the point or held, in the order of writing. It changes nothing. The late steps are
+// predictions: of levers that cannot be looked at before the others are made, see dependent.
+func (b *Bank) plan(ctx context.Context, p Point, in intent) (steps, late []step) {
 	var names []string
 	for _, s := range p {
 		if !slices.Contains(names, s.Lever) {
@@ -62,41 +77,60 @@ func (b *Bank) plan(ctx context.Context, p Point, force bool) []step {
 		}
 	}
 	b.refresh(ctx, names)
-	steps := make([]step, 0, len(names))
 	for _, name := range names {
-		v, wanted := p.Value(name)
-		held := b.journal.find(name)
-		switch left := b.others[name]; {
-		case left != "" && held == nil:
-			s := b.look(ctx, name)
-			s.note = left
-			steps = append(steps, s)
-		case wanted && left == "":
-			steps = append(steps, b.planChosen(ctx, name, v))
-		default:
-			steps = append(steps, b.planBack(ctx, *held, force))
-		}
+		steps = append(steps, b.planOne(ctx, p, name, in))
 	}
-	slices.SortStableFunc(steps, func(x, y step) int { return before(x.kind, x.name, y.kind, y.name) })
-	return steps
+	steps, late = b.depend(ctx, p, steps, in)
+	slices.SortStableFunc(steps, func(x, y step) int {
+		return cmp.Or(first(x.early, y.early), before(x.kind, x.name, y.kind, y.name))
+	})
+	return steps, late
+}
+
+func (b *Bank) planOne(ctx context.Context, p Point, name string, in intent) step {
+	v, wanted := p.Value(name)
+	held := b.journal.find(name)
+	switch left := b.others[name]; {
+	case left != "" && held == nil:
+		s := b.look(ctx, name, false)
+		s.note = left
+		return s
+	case wanted && left == "":
+		return b.planChosen(ctx, name, v)
+	}
+	return b.planBack(ctx, *held, in)
 }
 
 // look begins a step: the lever, and what it has now.
-func (b *Bank) look(ctx context.Context, name string) step {
+func (b *Bank) look(ctx context.Context, name string, wake bool) step {
 	s := step{lever: b.lever(name), name: name}
 	if s.lever == nil {
 		s.gone, s.err = true, b.unknown(name)
 		return s
 	}
 	s.kind = s.lever.Kind()
-	s.from, s.err = s.lever.Get(ctx)
-	s.to = s.from
+	if w, ok := s.lever.(interface {
+		wake(context.Context) (Value, error)
+	}); ok && wake {
+		s.from, s.err = w.wake(ctx)
+	} else {
+		s.from, s.err = s.lever.Get(ctx)
+	}
+	s.to, s.gone = s.from, gone(s.err)
 	return s
 }
 
+// wait turns the error of a device that sleeps into a remark: what was wanted of it waits.
+func (s *step) wait() {
+	if errors.Is(s.err, host.ErrSuspended) {
+		s.note, s.err, s.gone, s.stays = "waits: "+s.err.Error(), nil, false, true
+	}
+}
+
 func (b *Bank) planChosen(ctx context.Context, name string, v Value) step {
-	s := b.look(ctx, name)
+	s := b.look(ctx, name, false)
 	if s.err != nil {
+		s.wait()
 		return s
 	}
 	if why := b.yielded[name]; why != "" {
@@ -145,14 +179,15 @@ func leave(s step, e entry) step {
 }
 
 // planBack puts one held lever back to its original, with force even if someone else has moved it.
-func (b *Bank) planBack(ctx context.Context, e entry, force bool) step {
-	s := b.look(ctx, e.Lever)
+func (b *Bank) planBack(ctx context.Context, e entry, in intent) step {
+	s := b.look(ctx, e.Lever, in.wake)
 	s.kind, s.was = e.Kind, slices.Clone(e.Ours)
 	switch {
 	case s.err != nil:
+		s.wait()
 	case s.from == e.Original:
 		s.move = toFree
-	case force || b.stillOurs(s.lever, e, s.from) || s.lever.Same(e.Original, s.from):
+	case in.force || b.stillOurs(s.lever, e, s.from) || s.lever.Same(e.Original, s.from):
 		s.move, s.to = toOriginal, e.Original
 	default:
 		s = leave(s, e)
@@ -162,19 +197,46 @@ func (b *Bank) planBack(ctx context.Context, e entry, force bool) step {
 
 // record brings the journal up to what a step is about to do.
 func (b *Bank) record(s *step) {
+	if s.stays && !s.implied {
+		b.waiting[s.name] = true
+	}
 	switch s.move {
 	case toChosen:
 		if s.fresh {
 			b.journal.entries = append(b.journal.entries, b.newEntry(s))
 		}
 		e := b.journal.find(s.name)
+		if i, ok := s.lever.(interface{ instead(Value) (Value, bool) }); ok {
+			if v, ok := i.instead(s.to); ok {
+				e.Ours = append(e.Ours, v)
+			}
+		}
 		e.Ours = append(slices.DeleteFunc(e.Ours, func(v Value) bool { return v == s.to }), s.to)
 		b.touch(e)
+	case toHold, toOriginal:
+		b.recordHold(s)
 	case toFree:
 		b.forget(s.name)
 	case toOther:
 		b.forget(s.name)
 		b.yielded[s.name] = s.note
+	}
+}
+
+// recordHold journals a lever that its master is about to decide: whatever that leaves behind is quner's doing.
+func (b *Bank) recordHold(s *step) {
+	if !s.hold {
+		return
+	}
+	if s.fresh {
+		b.forget(s.name)
+		b.journal.entries = append(b.journal.entries, b.newEntry(s))
+	}
+	e := b.journal.find(s.name)
+	for _, v := range []Value{e.Original, fastest} {
+		if !slices.Contains(e.Ours, v) {
+			b.own(e, append(slices.Clone(e.Ours), v))
+		}
 	}
 }
 

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+
+	"github.com/qunerd/quner/internal/host"
 )
 
 // run makes the step's write, if it has one, and brings the journal in memory up to what came of it.
@@ -16,10 +19,18 @@ func (b *Bank) run(ctx context.Context, s *step) {
 		err := s.lever.Set(ctx, s.to)
 		now, unread := s.lever.Get(ctx)
 		b.settle(s, now, errors.Join(err, unread), unread == nil)
+		if errors.Is(err, errLocked) && b.journal.find(s.name) == nil {
+			b.retire(s.lever, host.BIOSLocked, err)
+		}
 	case toOriginal:
 		err := s.lever.Restore(ctx, s.to)
 		if err == nil {
+			b.content(s)
 			b.log.Info("lever restored", "lever", s.name, "from", s.from, "to", s.to)
+			if s.hold {
+				b.own(b.journal.find(s.name), []Value{s.to, fastest})
+				return
+			}
 			b.forget(s.name)
 			return
 		}
@@ -36,7 +47,9 @@ func (b *Bank) settle(s *step, now Value, err error, read bool) {
 	s.err = err
 	if err != nil {
 		s.to = s.from
-		b.log.Error("lever not moved as wanted", "lever", s.name, "from", s.from, "to", asked, "reads", now, "err", err)
+		b.complain(s, asked, now)
+	} else {
+		b.content(s)
 	}
 	switch {
 	case !read:
@@ -55,7 +68,42 @@ func (b *Bank) settle(s *step, now Value, err error, read bool) {
 		s.note = fmt.Sprintf("wanted %q", asked)
 		return
 	}
+	if !s.lever.Same(now, asked) {
+		s.note = fmt.Sprintf("%q is refused, although it is in the range; the next value inside is not", asked)
+	}
 	b.log.Info("lever moved", "lever", s.name, "from", s.from, "to", now)
+}
+
+// complain says that a lever is not moved as wanted: once when that begins, not each time, and for a read-only /sys once
+// for all levers. What is to be expected of a lever at present is a remark and no error.
+func (b *Bank) complain(s *step, asked, now Value) {
+	reason, err, subject := host.ReasonOf(s.err), s.err, s.name
+	if reason == host.ReadOnlySysfs {
+		subject = ""
+	}
+	level := slog.LevelError
+	if s.excuse() {
+		level = slog.LevelInfo
+		if !s.implied {
+			b.waiting[s.name] = true
+		}
+	}
+	if said, ok := b.trouble[subject]; ok && said == reason {
+		return
+	}
+	b.trouble[subject] = reason
+	b.log.Log(context.Background(), level, "lever not moved as wanted",
+		"lever", s.name, "from", s.from, "to", asked, "reads", now, "reason", reason, "err", err)
+}
+
+// content ends what was complained of.
+func (b *Bank) content(s *step) {
+	for _, subject := range []string{s.name, ""} {
+		if reason, ok := b.trouble[subject]; ok {
+			delete(b.trouble, subject)
+			b.log.Info("lever is moved again", "lever", s.name, "was", reason)
+		}
+	}
 }
 
 // own makes the given values those of quner.

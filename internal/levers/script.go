@@ -34,6 +34,12 @@ func script(j journal) string {
 	}
 	entries := slices.Clone(j.entries)
 	slices.SortFunc(entries, func(a, b entry) int { return before(a.Kind, a.Lever, b.Kind, b.Lever) })
+	// A preference goes before a governor that will not let it be written afterwards.
+	implied := func(e entry) bool {
+		governor := j.find(governorName(strings.TrimPrefix(e.Lever, eppPrefix)))
+		return e.Kind == EnergyPreference && governor != nil && governor.Original == fastest
+	}
+	slices.SortStableFunc(entries, func(a, b entry) int { return first(implied(a), implied(b)) })
 	for _, e := range entries {
 		for _, line := range linesOf(e) {
 			b.WriteString(line + "\n")

@@ -42,23 +42,29 @@ func (s Span) Clamp(v Value) (Value, string, error) {
 	return Value(strconv.FormatInt(near, 10)), note, nil
 }
 
-// ranged is the span of a lever whose value is a number. The upper end is the value found, for no power is set above it.
+// ranged is the span of a lever whose value is a number. The upper end is the value found, for no power is set above it
+// unless the owner says so.
 type ranged struct {
 	lo, max int64 // what the device says it takes
 	found   int64 // what it had before quner
 	step    int64 // what it resolves
 	unit    string
+	raise   bool // values above the one found may be chosen
 }
 
 // Span is Lo to the value found. Where that lies below the device's own minimum, nothing else can be chosen.
 func (r *ranged) Span() Span {
-	hi := min(r.max, r.found)
-	lo := r.lo
+	lo, hi := r.lo, r.max
+	if !r.raise {
+		hi = min(hi, r.found)
+	}
 	if hi < lo {
 		lo, hi = r.found, r.found
 	}
 	return Span{Lo: lo, Hi: hi, Step: r.step, Unit: r.unit}
 }
+
+func (r *ranged) allowRaise() { r.raise = true }
 
 // Same reports whether two values differ by less than the device resolves.
 func (r *ranged) Same(a, b Value) bool {
@@ -77,3 +83,10 @@ func (r *ranged) rebase(found Value) {
 		r.found = n
 	}
 }
+
+// leastPart is the part of a power limit's upper end below which none is chosen where the hardware states no minimum: a
+// quarter. Under less, processors and boards run at their lowest clock already and can only skip cycles.
+const leastPart = 4
+
+// roundUp returns the smallest multiple of step that is not below n.
+func roundUp(n, step int64) int64 { return (n + step - 1) / step * step }

@@ -2,9 +2,7 @@ package levers
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 
 	"github.com/qunerd/quner/internal/host"
 )
@@ -19,16 +17,18 @@ const (
 
 // State is one lever as it is.
 type State struct {
-	Name   string `json:"name"`
-	Kind   Kind   `json:"kind"`
-	Value  Value  `json:"value"` // read from the hardware; empty with Err
-	Unit   string `json:"unit,omitempty"`
-	Found  Value  `json:"found,omitempty"`  // the journalled original; empty while the lever is not held
-	Wanted Value  `json:"wanted,omitempty"` // what quner gave it last; empty while it is not held
-	Span   Span   `json:"span"`
-	State  string `json:"state"` // Free, Held, Yielded or Lost
-	Note   string `json:"note,omitempty"`
-	Err    error  `json:"-"` // why Value is not known; its text is in Note
+	Name      string      `json:"name"`
+	Kind      Kind        `json:"kind"`
+	Value     Value       `json:"value"`               // read from the hardware; empty with Err
+	Effective Value       `json:"effective,omitempty"` // what binds, where that may be another control's: of a package's two interfaces the lower
+	Unit      string      `json:"unit,omitempty"`
+	Found     Value       `json:"found,omitempty"`  // the journalled original; empty while the lever is not held
+	Wanted    Value       `json:"wanted,omitempty"` // what quner gave it last; empty while it is not held
+	Span      Span        `json:"span"`
+	State     string      `json:"state"`            // Free, Held, Yielded or Lost
+	Reason    host.Reason `json:"reason,omitempty"` // why Value is not known, or says nothing at present
+	Note      string      `json:"note,omitempty"`
+	Err       error       `json:"-"` // why Value is not known; its text is in Note
 }
 
 // States reads every lever. Those that are held and not there come last.
@@ -41,9 +41,10 @@ func (b *Bank) States(ctx context.Context) []State {
 		if b.lever(e.Lever) == nil {
 			err := b.unknown(e.Lever)
 			states = append(states, State{Name: e.Lever, Kind: e.Kind, Unit: e.Unit, Found: e.Original, Wanted: e.wanted(),
-				State: Lost, Note: err.Error(), Err: err})
+				State: Lost, Reason: host.ReasonOf(err), Note: err.Error(), Err: err})
 		}
 	}
+	inForce(states)
 	return states
 }
 
@@ -59,10 +60,15 @@ func (b *Bank) state(ctx context.Context, l Lever) State {
 	}
 	s.Span = l.Span()
 	s.Unit = s.Span.Unit
+	s.Reason = host.ReasonOf(s.Err)
+	if by := implied(ctx, l); s.Err == nil && by != "" {
+		s.Reason, s.Note = host.ImpliedByOther, fmt.Sprintf("implied by the governor %q", by)
+		return s
+	}
 	switch why := b.yielded[s.Name]; {
 	case s.Err != nil:
 		s.Note = s.Err.Error()
-		if e != nil && (errors.Is(s.Err, host.ErrLost) || errors.Is(s.Err, fs.ErrNotExist)) {
+		if e != nil && gone(s.Err) {
 			s.State = Lost
 		}
 	case e != nil && !b.stillOurs(l, *e, s.Value):

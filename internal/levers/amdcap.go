@@ -1,0 +1,269 @@
+package levers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"regexp"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/qunerd/quner/internal/host"
+	"github.com/qunerd/quner/internal/unit"
+)
+
+const drmDir = "class/drm"
+
+// amdCapStep is what amdgpu resolves, in µW: it hands whole watts to the firmware.
+const amdCapStep = int64(unit.Watt / unit.Microwatt)
+
+// amdCap is the power cap of one AMD card, in µW. A card that is suspended at run time is not touched, but for a
+// journalled original: then it is woken, and that is counted.
+type amdCap struct {
+	attr
+	ranged
+	device string // the card's directory in /sys
+	woke   func() // counts a wake
+}
+
+func amdCapClass() class {
+	return class{kind: AMDCap, rank: 11, discover: discoverAMDCaps, load: amdLoad, lines: echoLines}
+}
+
+// amdLoad tells one load of the driver from the next: caps end with it.
+func amdLoad(h *host.Host) string { return moduleLoad(h, "amdgpu") }
+
+func discoverAMDCaps(ctx context.Context, h *host.Host) ([]Lever, []Missing) {
+	names, err := h.Sys.List(drmDir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, []Missing{{"amdgpu", AMDCap, host.ReasonOf(err), err.Error()}}
+	}
+	card := regexp.MustCompile(`^card[0-9]{1,4}$`)
+	var found []Lever
+	var missing []Missing
+	for _, n := range names {
+		if !card.MatchString(n) {
+			continue
+		}
+		c, m := findAMDCap(ctx, h, path.Join(drmDir, n, "device"))
+		if c != nil {
+			m = c.open(ctx)
+		}
+		switch {
+		case m != nil:
+			missing = append(missing, *m)
+		case c != nil:
+			found = append(found, c)
+		}
+	}
+	if len(found)+len(missing) == 0 {
+		missing = []Missing{{"amdgpu", AMDCap, host.Absent, "no AMD GPU"}}
+	}
+	return found, missing
+}
+
+// findAMDCap looks at one card, as far as that wakes nothing. One of another driver is neither a lever nor missing.
+func findAMDCap(ctx context.Context, h *host.Host, device string) (*amdCap, *Missing) {
+	c := &amdCap{device: device, woke: h.GPUs.CountWake, attr: attr{sys: h.Sys}}
+	address := path.Base(device)
+	if to, err := h.Sys.Link(device); err == nil {
+		address = path.Base(to)
+	}
+	c.name = cardPrefix + printable(address)
+	sensors, err := c.sensors(ctx)
+	switch {
+	case err != nil:
+		return nil, c.missingFor(AMDCap, c.explain(err))
+	case sensors == "":
+		return nil, nil
+	}
+	c.file = path.Join(sensors, "power1_cap")
+	return c, nil
+}
+
+// cardPrefix begins the name of a card's lever; its PCI address ends it.
+const cardPrefix = "amdgpu/"
+
+// open reads the cap and its range, unless the card sleeps.
+func (c *amdCap) open(ctx context.Context) *Missing {
+	now, err := c.Get(ctx)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return c.missing(AMDCap, host.NotSupported, "the card has no power cap")
+	case err != nil:
+		return c.missingFor(AMDCap, err)
+	}
+	c.ranged = ranged{step: amdCapStep, unit: "µW"}
+	c.rebase(now)
+	if c.max, err = c.bound(ctx, "power1_cap_max"); err != nil {
+		return c.missingFor(AMDCap, c.explain(err))
+	}
+	// Before Linux 6.7 there is no minimum, or one of 0, and too low a cap is taken.
+	if c.lo, err = c.bound(ctx, "power1_cap_min"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return c.missingFor(AMDCap, c.explain(err))
+	}
+	if c.lo <= 0 {
+		c.lo = roundUp(c.max/leastPart, c.step)
+	}
+	if c.lo >= c.max {
+		return c.missing(AMDCap, host.ZeroRange, fmt.Sprintf("the card takes %d to %d µW", c.lo, c.max))
+	}
+	return nil
+}
+
+// sensors finds the directory with the card's sensors; "" for one that is not amdgpu's.
+func (c *amdCap) sensors(ctx context.Context) (string, error) {
+	dir := path.Join(c.device, "hwmon")
+	names, err := guarded(ctx, &c.guard, func() ([]string, error) { return c.sys.List(dir) })
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	for _, n := range names {
+		name, err := guarded(ctx, &c.guard, func() (string, error) { return c.sys.ReadString(path.Join(dir, n, "name")) })
+		if err == nil && name == "amdgpu" {
+			return path.Join(dir, n), nil
+		}
+	}
+	return "", err
+}
+
+func (c *amdCap) bound(ctx context.Context, file string) (int64, error) {
+	text, err := c.beside(ctx, file)
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 {
+		return 0, fmt.Errorf("%s: %q is no power: %w", file, printable(text), host.ErrUnread)
+	}
+	return n, nil
+}
+
+func (c *amdCap) Kind() Kind { return AMDCap }
+
+// asleep returns an error that wraps host.ErrSuspended while the card sleeps.
+func (c *amdCap) asleep(ctx context.Context) error {
+	status, err := guarded(ctx, &c.guard, func() (string, error) {
+		return c.sys.ReadString(path.Join(c.device, "power/runtime_status"))
+	})
+	switch {
+	case err == nil && (status == "suspended" || status == "suspending"):
+		return fmt.Errorf("%s: %w", c.name, host.ErrSuspended)
+	case err == nil, errors.Is(err, fs.ErrNotExist): // a kernel without run-time power management puts nothing to sleep
+		return nil
+	}
+	return c.explain(err)
+}
+
+func (c *amdCap) Get(ctx context.Context) (Value, error) {
+	if err := c.asleep(ctx); err != nil {
+		return "", err
+	}
+	return c.look(ctx)
+}
+
+// look reads the cap, asleep or not.
+func (c *amdCap) look(ctx context.Context) (Value, error) {
+	v, err := c.get(ctx)
+	if err != nil {
+		return "", c.suspended(err, c.explain)
+	}
+	if n, err := strconv.ParseInt(string(v), 10, 64); err != nil || n <= 0 {
+		return "", fmt.Errorf("%s: cap of %q µW: %w", c.name, v, host.ErrUnread)
+	}
+	return v, nil
+}
+
+// wake reads the cap of a card that may sleep. It is for putting an original back, and for nothing else.
+func (c *amdCap) wake(ctx context.Context) (Value, error) {
+	if err := c.asleep(ctx); errors.Is(err, host.ErrSuspended) {
+		c.woke()
+	}
+	return c.look(ctx)
+}
+
+// Set writes a cap. The ends of the range that the card states may themselves be refused: then the next watt inside is
+// tried, once, and the range is believed to end there.
+func (c *amdCap) Set(ctx context.Context, v Value) error {
+	if err := c.Span().Allows(v); err != nil {
+		return fmt.Errorf("%s: %w", c.name, err)
+	}
+	if err := c.asleep(ctx); err != nil {
+		return err
+	}
+	err := c.Restore(ctx, v)
+	inside, ok := c.instead(v)
+	if !ok || !errors.Is(err, unix.EINVAL) {
+		return err
+	}
+	if c.Restore(ctx, inside) != nil {
+		return err
+	}
+	n, _ := strconv.ParseInt(string(inside), 10, 64)
+	if string(v) == strconv.FormatInt(c.lo, 10) {
+		c.lo = n
+	} else {
+		c.max = n
+	}
+	return nil
+}
+
+// instead is what Set writes where a value at an end of the range is refused.
+func (c *amdCap) instead(v Value) (Value, bool) {
+	n, err := strconv.ParseInt(string(v), 10, 64)
+	switch {
+	case err != nil:
+		return "", false
+	case n == c.lo:
+		n += c.step
+	case n == c.max:
+		n -= c.step
+	default:
+		return "", false
+	}
+	return Value(strconv.FormatInt(n, 10)), true
+}
+
+func (c *amdCap) Restore(ctx context.Context, v Value) error {
+	now, err := c.put(ctx, v)
+	if err != nil {
+		return c.suspended(err, func(err error) error { return c.refused(v, err) })
+	}
+	if !c.Same(now, v) {
+		return notTaken(c.name, v, now)
+	}
+	return nil
+}
+
+// suspended is an error of the card, explained: EIO and EPERM are what one that sleeps, or is being reset, answers.
+func (c *amdCap) suspended(err error, explain func(error) error) error {
+	if errors.Is(err, unix.EIO) || errors.Is(err, unix.EPERM) {
+		return fmt.Errorf("%s: %w: %w", c.name, host.ErrSuspended, err)
+	}
+	return explain(err)
+}
+
+// wakeAMDCard wakes the card of a lever that is not there since it sleeps; reading its cap does that.
+func wakeAMDCard(ctx context.Context, h *host.Host, lever string) error {
+	names, err := h.Sys.List(drmDir)
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		c, _ := findAMDCap(ctx, h, path.Join(drmDir, n, "device"))
+		if c != nil && c.name == lever {
+			_, err = c.wake(ctx)
+			return err
+		}
+	}
+	return fmt.Errorf("%s: %w", lever, fs.ErrNotExist)
+}
+
+// cardAsleep reports whether the card of a lever sleeps, as the bus knows it.
+func cardAsleep(h *host.Host, lever string) bool {
+	status, err := h.Sys.ReadString(path.Join("bus/pci/devices", path.Base(lever), "power/runtime_status"))
+	return err == nil && (status == "suspended" || status == "suspending")
+}
