@@ -4,10 +4,12 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/qunerd/quner/internal/host"
@@ -85,21 +87,68 @@ func Examine(ctx context.Context, h *host.Host, v View, m *meter.Meter) Report {
 		r.Levers = append(r.Levers, v.lever(ctx, h, s))
 	}
 	for _, gone := range v.Missing {
+		gone = known(h, gone)
 		r.Levers = append(r.Levers, Lever{
 			Name: gone.Name, Kind: gone.Kind, Reason: gone.Reason, Detail: printable(gone.Detail),
 			Why: leverWhy(gone.Kind, gone.Reason, gone.Detail), Remedy: leverRemedy(gone.Kind, gone.Reason),
 		})
 	}
 	for _, s := range m.Sensors() {
-		r.Counters = append(r.Counters, Counter{
-			Name: s.Name, Label: s.Label, Backend: s.Backend, Counted: s.Counted, Reason: s.Reason, Detail: printable(s.Detail),
-			Why: counterWhy(s.Reason), Remedy: counterRemedy(s.Reason),
-		})
+		r.Counters = append(r.Counters, v.counter(s))
 	}
+	slices.SortStableFunc(r.Counters, func(a, b Counter) int { return cmp.Compare(rank(a), rank(b)) })
 	if v.Frozen != nil {
 		r.Notes = append(r.Notes, "No lever is moved: "+printable(v.Frozen.Error())+".")
 	}
 	return r
+}
+
+// counter reports on one. What is known of the levers explains a lack better than the lack itself.
+func (v View) counter(s meter.Sensor) Counter {
+	c := Counter{
+		Name: s.Name, Label: s.Label, Backend: s.Backend, Counted: s.Counted, Reason: s.Reason, Detail: printable(s.Detail),
+		Why: counterWhy(s.Reason), Remedy: counterRemedy(s.Reason),
+	}
+	missing := func(why host.Reason) bool {
+		return slices.ContainsFunc(v.Missing, func(m levers.Missing) bool { return m.Reason == why })
+	}
+	switch {
+	case s.Reason == meter.ReasonNoPowercap && missing(host.VM):
+		c.Why, c.Remedy = leverWhy("", host.VM, ""), leverRemedy("", host.VM)
+	case s.Reason == meter.ReasonNoGPU && missing(host.Suspended):
+		c.Reason, c.Why = meter.ReasonSleeping, counterWhy(meter.ReasonSleeping)
+	}
+	return c
+}
+
+// known corrects a lack of NVIDIA's driver by what the PCI bus says: with no board there is no driver to miss.
+func known(h *host.Host, m levers.Missing) levers.Missing {
+	if m.Kind != levers.GPUCap || m.Reason != host.NoDriver {
+		return m
+	}
+	names, err := h.Sys.List("bus/pci/devices")
+	for _, n := range names {
+		vendor, _ := h.Sys.ReadString("bus/pci/devices/" + n + "/vendor")
+		class, _ := h.Sys.ReadString("bus/pci/devices/" + n + "/class")
+		if vendor == "0x10de" && strings.HasPrefix(class, "0x03") {
+			return m
+		}
+	}
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		m.Reason, m.Detail = host.Absent, "no NVIDIA GPU"
+	}
+	return m
+}
+
+// rank puts the counters that are added up first and those that are not there last.
+func rank(c Counter) int {
+	switch {
+	case c.Counted:
+		return 0
+	case c.Backend == meter.NoBackend:
+		return 2
+	}
+	return 1
 }
 
 // Look examines a host with no daemon. Nothing can be changed by it: every directory it sees is read-only.

@@ -17,74 +17,117 @@ func (r Report) Print(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", r.Host)
 	for _, c := range r.Conflicts {
-		c.print(&b)
+		c.print(&b, r.has)
 	}
 	r.printLevers(&b)
 	r.printCounters(&b)
 	for _, n := range r.Notes {
 		fmt.Fprintf(&b, "\n%s\n", n)
 	}
+	if r.Usable() > 0 {
+		b.WriteString("\nTo see each lever move and go back: sudo qunerd selftest\n")
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-func (c Conflict) print(b *strings.Builder) {
-	unit := ""
+func (c Conflict) print(b *strings.Builder, here func(levers.Kind) bool) {
+	process := ""
 	if c.PID > 0 {
-		unit = " (process " + strconv.Itoa(c.PID) + ")"
+		process = " (process " + strconv.Itoa(c.PID) + ")"
 	}
-	fmt.Fprintf(b, "\n! %s runs%s: %s.\n", c.Daemon, unit, strings.TrimPrefix(c.Detail, c.Daemon+" "))
-	if c.Certain() && len(c.Contests) > 0 {
-		fmt.Fprintf(b, "    quner leaves that to it. To move it all the same: sudo qunerctl levers take %s\n", c.Contests[0])
+	fmt.Fprintf(b, "\n! %s runs%s and %s.\n", c.Daemon, process, strings.TrimPrefix(c.Detail, c.Daemon+" "))
+	var take []string
+	for _, k := range c.Contests {
+		if here(k) {
+			take = append(take, "sudo qunerctl levers take "+string(k))
+		}
 	}
-	fmt.Fprintf(b, "    to end it: %s\n", c.Remedy)
+	if c.Certain() && len(take) > 0 {
+		fmt.Fprintf(b, "    quner leaves that to it. To have quner move it all the same: %s\n", strings.Join(take, " && "))
+	}
+	fmt.Fprintf(b, "    To end it: %s\n", c.Remedy)
 }
 
 func (r Report) printLevers(b *strings.Builder) {
-	fmt.Fprintf(b, "\nLevers: %d of %d can be moved\n", r.Usable(), len(r.Levers))
+	heading := "can be moved: none"
+	if n := r.Usable(); n > 0 {
+		heading = "can be moved: " + strconv.Itoa(n)
+	}
+	fmt.Fprintf(b, "\nLevers that %s\n", heading)
 	rows := [][]string{{"  LEVER", "WHAT", "NOW", "CAN BE", "STATE"}}
-	var absent []string
-	var troubles strings.Builder
+	var lacks []lack
 	for _, g := range families(r.Levers) {
 		l, name := g[0], familyName(g)
-		switch {
-		case l.Present:
-			rows = append(rows, []string{"  " + name, What(l.Kind), l.now(), l.Range, l.standing()})
-		case l.Reason == host.Absent && l.Remedy == "":
-			absent = append(absent, What(l.Kind)+": "+l.Why)
-			continue
+		if l.Present {
+			rows = append(rows, []string{"  " + name, what(l), l.now(), l.Range, l.standing()})
 		}
 		if !l.Movable() && l.Why != "" && l.State != levers.Yielded {
-			trouble(&troubles, name, What(l.Kind), l.Why, string(l.Reason), l.Remedy)
+			if l.Present {
+				name += ": " + what(l)
+			} else {
+				name = what(l)
+			}
+			lacks = add(lacks, lack{[]string{name}, l.Why, string(l.Reason), l.Remedy})
 		}
 	}
-	table(b, rows)
-	b.WriteString(troubles.String())
-	if len(absent) > 0 {
-		fmt.Fprintf(b, "  Not on this machine: %s.\n", strings.Join(absent, "; "))
+	if len(rows) > 1 {
+		table(b, rows)
 	}
+	printLacks(b, lacks)
 }
 
-func trouble(b *strings.Builder, name, what, why, reason, remedy string) {
-	fmt.Fprintf(b, "  - %s, %s: %s (%s)\n", name, what, why, reason)
-	if remedy != "" {
-		fmt.Fprintf(b, "      do: %s\n", remedy)
+// lack is something that does not work, and all that it holds for.
+type lack struct {
+	of                  []string
+	why, reason, remedy string
+}
+
+// add puts what is lacking for the same reason together.
+func add(all []lack, l lack) []lack {
+	for i, o := range all {
+		if o.why == l.why && o.reason == l.reason && o.remedy == l.remedy {
+			if !slices.Contains(o.of, l.of[0]) {
+				all[i].of = append(o.of, l.of...)
+			}
+			return all
+		}
+	}
+	return append(all, l)
+}
+
+func printLacks(b *strings.Builder, all []lack) {
+	for _, l := range all {
+		fmt.Fprintf(b, "  - %s: %s (%s)\n", strings.Join(l.of, ", "), l.why, l.reason)
+		if l.remedy != "" {
+			fmt.Fprintf(b, "      do: %s\n", l.remedy)
+		}
 	}
 }
 
 func (r Report) printCounters(b *strings.Builder) {
-	fmt.Fprintf(b, "\nEnergy counters: %d of %d are charged\n", r.Charged(), len(r.Counters))
-	rows := [][]string{{"  COUNTER", "DEVICE", "SOURCE", "NOT CHARGED BECAUSE"}}
-	var troubles strings.Builder
+	n := "none"
+	if c := r.Charged(); c > 0 {
+		n = strconv.Itoa(c)
+	}
+	fmt.Fprintf(b, "\nEnergy counters that add up to what a window costs: %s\n", n)
+	rows := [][]string{{"  COUNTER", "DEVICE", "SOURCE", "NOT ADDED"}}
+	var lacks []lack
 	for _, c := range r.Counters {
-		if c.Counted || c.Remedy == "" {
+		if c.Counted || c.Remedy == "" && rank(c) < 2 {
 			rows = append(rows, []string{"  " + c.Name, c.Label, string(c.Backend), c.Why})
 			continue
 		}
-		trouble(&troubles, c.Name, c.Label, c.Why, c.Reason, c.Remedy)
+		name := c.Name
+		if rank(c) == 2 {
+			name = c.Label
+		}
+		lacks = add(lacks, lack{[]string{name}, c.Why, c.Reason, c.Remedy})
 	}
-	table(b, rows)
-	b.WriteString(troubles.String())
+	if len(rows) > 1 {
+		table(b, rows)
+	}
+	printLacks(b, lacks)
 }
 
 // now is the lever's value, and what binds if that is another.
@@ -109,24 +152,32 @@ func (l Lever) standing() string {
 	case !l.Movable():
 		return "cannot be moved"
 	}
-	return "free"
+	return "as found"
 }
 
-// What names a kind of lever for people.
-func What(k levers.Kind) string {
-	switch k {
+// has reports whether a kind of lever is on this host.
+func (r Report) has(k levers.Kind) bool {
+	return slices.ContainsFunc(r.Levers, func(l Lever) bool { return l.Kind == k && l.Present })
+}
+
+// what names a lever's kind for people.
+func what(l Lever) string {
+	switch k := l.Kind; k {
 	case levers.Governor:
 		return "CPU governor"
 	case levers.EnergyPreference:
 		return "CPU energy preference"
 	case levers.PackageLimit:
+		if strings.HasPrefix(l.Name, "rapl-mmio/") {
+			return "CPU package power limit, through MMIO"
+		}
 		return "CPU package power limit"
 	case levers.GPUCap:
 		return "NVIDIA GPU power cap"
 	case levers.AMDCap:
 		return "AMD GPU power cap"
 	}
-	return string(k)
+	return string(l.Kind)
 }
 
 // families puts levers of one kind that say the same together: eight policies with one governor are one row.
@@ -169,13 +220,13 @@ func familyName(g []Lever) string {
 }
 
 func table(b *strings.Builder, rows [][]string) {
-	if len(rows) == 1 {
-		b.WriteString("  none\n")
-		return
-	}
-	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	var wide strings.Builder
+	t := tabwriter.NewWriter(&wide, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
-		fmt.Fprintln(t, strings.TrimRight(strings.Join(row, "\t"), "\t "))
+		fmt.Fprintln(t, strings.Join(row, "\t"))
 	}
 	t.Flush() //nolint:errcheck // a Builder takes everything
+	for line := range strings.Lines(wide.String()) {
+		b.WriteString(strings.TrimRight(line, " \n") + "\n")
+	}
 }

@@ -13,7 +13,7 @@ func leverWhy(kind levers.Kind, why host.Reason, detail string) string {
 		return ""
 	case host.NoDriver:
 		if kind == levers.GPUCap {
-			return "NVIDIA's driver library is not installed"
+			return "NVIDIA's driver is not installed, or its library libnvidia-ml.so.1 is missing"
 		}
 		return "its kernel driver is not loaded"
 	case host.BIOSLocked:
@@ -43,7 +43,7 @@ func leverRemedy(kind levers.Kind, why host.Reason) string {
 	switch why {
 	case host.NoDriver:
 		if kind == levers.GPUCap {
-			return "install the NVIDIA driver with libnvidia-ml.so.1; without an NVIDIA GPU there is nothing to do"
+			return "install NVIDIA's driver"
 		}
 		return "load the driver of this device"
 	case host.Absent:
@@ -66,8 +66,6 @@ func leverRemedy(kind levers.Kind, why host.Reason) string {
 		return "cap the board itself: its slices share one power limit"
 	case host.Unreadable:
 		return "sudo dmesg tells of the driver's trouble; a CPU that is offline tells nothing until it is online"
-	case host.Suspended:
-		return "nothing to do: it is looked at when something else has woken it"
 	}
 	return ""
 }
