@@ -56,7 +56,7 @@ func newMachine(t *testing.T) *machine {
 func (m *machine) boot() {
 	d := host.NewDir(m.root, m.access)
 	m.host = &host.Host{Sys: d.Sub("sys"), Proc: d.Sub("proc"), Etc: d.Sub("etc"), Run: d.Sub("run"), Var: d.Sub("var/lib/quner")}
-	m.host.GPUs = host.NewGPUs(&driver{board: m.board})
+	m.host.GPUs = host.NewGatedGPUs(&driver{board: m.board}, m.host.Sys, m.host.Proc)
 }
 
 func (m *machine) access(a host.Access) error {
