@@ -71,7 +71,7 @@ func benchTick(b *testing.B, h *host.Host) {
 		}
 	})
 	d.tick(ctx, d.base) // the first one decides and moves levers
-	if s := d.Status(); len(s.Degraded) > 0 || len(s.Devices) != 3 || len(s.Levers) != 9 {
+	if s := d.Status(); len(s.Degraded) > 0 || len(s.Devices) < 3 || len(s.Levers) < 9 {
 		b.Fatalf("not the workstation at rest: %d devices, %d levers, degraded %q", len(s.Devices), len(s.Levers), s.Degraded)
 	}
 	b.ReportAllocs()
