@@ -19,15 +19,20 @@ type axis struct {
 // capStates is how many caps an axis aims at; the step is rounded up to whole 5 W, so that there may be fewer.
 const capStates = 9
 
-// capStep is the granularity of caps, in mW. Boards take single watts, but no curve known to us turns within 5 W.
-const capStep = 5000
+// capStep is the granularity of caps. Boards take single watts, but no curve known to us turns within 5 W.
+const capStep = 5 * unit.Watt
+
+// packageShares are the states of the package axis, in percent of what each limit was found at. Below 40 % processors
+// run at their lowest clocks whatever the load.
+func packageShares() []int64 { return []int64{40, 50, 60, 70, 80, 90, 100} }
 
 // governorOrder is how governors are lined up from the lowest power to the highest. userspace is never chosen.
 func governorOrder() []levers.Value {
 	return []levers.Value{"powersave", "conservative", "schedutil", "ondemand", "performance"}
 }
 
-// axesOf groups the host's levers into the axes that a sweep may move.
+// axesOf groups the host's levers into the axes that a sweep may move. Energy preferences have none: they are moved by
+// conservative defaults alone.
 func axesOf(states []levers.State, noGPU, noCPU bool) []axis {
 	var axes []axis
 	if !noGPU {
@@ -35,6 +40,9 @@ func axesOf(states []levers.State, noGPU, noCPU bool) []axis {
 	}
 	if !noCPU {
 		if a, ok := governorAxis(states); ok {
+			axes = append(axes, a)
+		}
+		if a, ok := packageAxis(states); ok {
 			axes = append(axes, a)
 		}
 	}
@@ -54,19 +62,21 @@ func original(s levers.State) levers.Value {
 	return s.Value
 }
 
-// capAxes makes an axis of each group of boards that share a range and a cap found: equal boards move together.
+// capAxes makes an axis of each group of boards, of any make, that share a range and a cap found: equal boards move
+// together.
 func capAxes(states []levers.State) []axis {
 	type group struct {
+		unit   string
 		lo, hi int64
 		found  levers.Value
 	}
 	members := map[group][]levers.State{}
 	var order []group
 	for _, s := range states {
-		if s.Kind != levers.GPUCap || !usable(s) || s.Span.Lo >= s.Span.Hi {
+		if s.Kind != levers.GPUCap && s.Kind != levers.AMDCap || !usable(s) || s.Span.Lo >= s.Span.Hi {
 			continue
 		}
-		g := group{s.Span.Lo, s.Span.Hi, original(s)}
+		g := group{s.Span.Unit, s.Span.Lo, s.Span.Hi, original(s)}
 		if members[g] == nil {
 			order = append(order, g)
 		}
@@ -78,9 +88,10 @@ func capAxes(states []levers.State) []axis {
 		if len(order) > 1 {
 			name += strconv.Itoa(i)
 		}
+		size := sizeOf(g.unit)
 		a := axis{Axis: tune.Axis{Name: name, Found: -1}}
-		for _, mw := range capGrid(g.lo, g.hi) {
-			v := levers.Value(strconv.FormatInt(mw, 10))
+		for _, n := range capGrid(g.lo, g.hi, number(g.found), int64(capStep/size)) {
+			v := levers.Value(strconv.FormatInt(n, 10))
 			if v == g.found {
 				a.Found = len(a.States)
 			}
@@ -88,7 +99,7 @@ func capAxes(states []levers.State) []axis {
 			for _, m := range members[g] {
 				set = append(set, levers.Setting{Lever: m.Name, Value: v})
 			}
-			a.States = append(a.States, fmt.Sprintf("%g W", (unit.Power(mw)*unit.Milliwatt).Watts()))
+			a.States = append(a.States, watts(unit.Power(n)*size))
 			a.settings = append(a.settings, set)
 		}
 		if a.Found >= 0 {
@@ -98,16 +109,87 @@ func capAxes(states []levers.State) []axis {
 	return axes
 }
 
-// capGrid returns the caps to try, in mW, ascending; the last is hi, which is the cap found.
-func capGrid(lo, hi int64) []int64 {
+// sizeOf is what one of a lever's unit amounts to.
+func sizeOf(of string) unit.Power {
+	if of == "mW" {
+		return unit.Milliwatt
+	}
+	return unit.Microwatt
+}
+
+// number is a value as a number; 0 if it is none.
+func number(v levers.Value) int64 {
+	n, err := strconv.ParseInt(string(v), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+func watts(p unit.Power) string { return fmt.Sprintf("%g W", p.Watts()) }
+
+// capGrid returns the caps to try, ascending, in a lever's unit, of which grain are 5 W. The cap found is one of them, and
+// the highest unless the owner allows more.
+func capGrid(lo, hi, found, grain int64) []int64 {
 	step := (hi - lo + capStates - 2) / (capStates - 1)
-	step = max(capStep, (step+capStep-1)/capStep*capStep)
+	step = max(grain, (step+grain-1)/grain*grain)
 	var grid []int64
-	for mw := hi; mw >= lo; mw -= step {
-		grid = append(grid, mw)
+	for n := found; n >= lo; n -= step {
+		grid = append(grid, n)
 	}
 	slices.Reverse(grid)
+	for n := found + step; n <= hi; n += step {
+		grid = append(grid, n)
+	}
 	return grid
+}
+
+// packageAxis moves the power limits of all packages and dies together, each to the same share of what it was found at.
+// The two interfaces to one package are two levers of it; the lower binds, so both move.
+func packageAxis(states []levers.State) (axis, bool) {
+	var limits []levers.State
+	for _, s := range states {
+		if s.Kind == levers.PackageLimit && usable(s) && s.Span.Lo < s.Span.Hi {
+			limits = append(limits, s)
+		}
+	}
+	a := axis{Axis: tune.Axis{Name: string(levers.PackageLimit)}}
+	if len(limits) == 0 {
+		return a, false
+	}
+	alike := !slices.ContainsFunc(limits, func(s levers.State) bool { return original(s) != original(limits[0]) })
+	for _, share := range packageShares() {
+		var set []levers.Setting
+		label := fmt.Sprintf("%d %%", share)
+		for _, s := range limits {
+			v := shareOf(s, share)
+			set = append(set, levers.Setting{Lever: s.Name, Value: v})
+			if alike {
+				label = watts(unit.Power(number(v)) * sizeOf(s.Span.Unit))
+			}
+		}
+		// A span that ends above the lowest shares makes one state of them.
+		if n := len(a.settings); n > 0 && slices.Equal(a.settings[n-1], set) {
+			a.States[n-1] = label
+			continue
+		}
+		a.States = append(a.States, label)
+		a.settings = append(a.settings, set)
+	}
+	a.Found = len(a.States) - 1
+	return a, len(a.States) > 1
+}
+
+// shareOf is a percentage of what a limit was found at, as far as it can be chosen: the value found itself at 100 %. A
+// limit that was found above all that can be chosen is taken to be as high as can be chosen.
+func shareOf(s levers.State, percent int64) levers.Value {
+	found := number(original(s))
+	if percent == 100 && found <= s.Span.Hi {
+		return original(s)
+	}
+	n := min(found, s.Span.Hi) * percent / 100
+	n = max(s.Span.Lo, n-n%max(1, s.Span.Step))
+	return levers.Value(strconv.FormatInt(n, 10))
 }
 
 // governorAxis moves all policies together over the governors that each of them offers.

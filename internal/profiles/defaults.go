@@ -2,6 +2,7 @@ package profiles
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/qunerd/quner/internal/levers"
@@ -25,20 +26,49 @@ type Circumstances struct {
 }
 
 // Default returns the point for a profile that was never tuned here: one that saves at rest and never hurts. A lever it
-// does not name stays as found; power caps always do, since a cap saves nothing at rest.
+// does not name stays as found; power limits always do, since a limit saves nothing at rest.
 func Default(p Profile, all []levers.Lever, c Circumstances) levers.Point {
 	var settings []levers.Setting
 	for _, l := range all {
-		if !strings.HasPrefix(l.Name(), "cpufreq/") {
-			continue
+		found, offered := c.Found[l.Name()], l.Span().Choices
+		var want levers.Value
+		switch l.Kind() {
+		case levers.Governor:
+			want = c.governor(p, offered, found)
+		case levers.EnergyPreference:
+			want = c.preference(p, found)
 		}
-		found := c.Found[l.Name()]
-		want := c.governor(p, l.Span().Choices, found)
-		if want != "" && want != found && slices.Contains(l.Span().Choices, want) {
+		if want != "" && want != found && slices.Contains(offered, want) {
 			settings = append(settings, levers.Setting{Lever: l.Name(), Value: want})
 		}
 	}
 	return levers.NewPoint(settings...)
+}
+
+// preference chooses an energy preference, or "" for the one found. Only active-mode pstate drivers have any.
+func (c Circumstances) preference(p Profile, found levers.Value) levers.Value {
+	const want = "balance_power"
+	if p != Idle || !c.Driver.Active() || thrift(found) >= thrift(want) {
+		return ""
+	}
+	return want
+}
+
+// thrift orders energy preferences from the fastest to the slowest, by the number that Intel's driver gives the
+// processor for each; a preference without a name is that number. One that is not known is believed to be slow.
+func thrift(preference levers.Value) int {
+	switch preference {
+	case "performance":
+		return 0
+	case "balance_performance", "default":
+		return 128
+	case "balance_power":
+		return 192
+	}
+	if n, err := strconv.Atoi(string(preference)); err == nil {
+		return n
+	}
+	return 255
 }
 
 // governor chooses a governor, or "" for the one found.

@@ -2,6 +2,7 @@ package profiles
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/qunerd/quner/internal/levers"
@@ -13,8 +14,17 @@ type lever struct {
 	choices []levers.Value
 }
 
-func (l lever) Name() string                                { return l.name }
-func (l lever) Kind() levers.Kind                           { return levers.Governor }
+func (l lever) Name() string { return l.name }
+
+func (l lever) Kind() levers.Kind {
+	switch prefix, _, _ := strings.Cut(l.name, "/"); prefix {
+	case "cpufreq":
+		return levers.Governor
+	case "epp":
+		return levers.EnergyPreference
+	}
+	return levers.GPUCap
+}
 func (l lever) Span() levers.Span                           { return levers.Span{Choices: l.choices} }
 func (l lever) Get(context.Context) (levers.Value, error)   { return "", levers.ErrUnknown }
 func (l lever) Set(context.Context, levers.Value) error     { return levers.ErrUnknown }
@@ -60,6 +70,43 @@ func TestDefault(t *testing.T) {
 			want := levers.Point{}
 			if c.want != "" {
 				want = levers.NewPoint(levers.Setting{Lever: "cpufreq/policy0", Value: c.want})
+			}
+			if got.Key() != want.Key() {
+				t.Errorf("%q, want %q", got.Key(), want.Key())
+			}
+		})
+	}
+}
+
+func TestDefaultPreference(t *testing.T) {
+	all := []levers.Value{"performance", "balance_performance", "balance_power", "power"}
+	active := Driver{Name: "amd-pstate-epp", Mode: "active"}
+	for name, c := range map[string]struct {
+		profile Profile
+		offered []levers.Value
+		found   levers.Value
+		c       Circumstances
+		want    levers.Value // "": as found
+	}{
+		"idle":                             {Idle, all, "performance", Circumstances{Driver: active}, "balance_power"},
+		"idle, between":                    {Idle, all, "balance_performance", Circumstances{Driver: active}, "balance_power"},
+		"idle, as it was":                  {Idle, all, "balance_power", Circumstances{Driver: active}, ""},
+		"idle, never faster than found":    {Idle, all, "power", Circumstances{Driver: active}, ""},
+		"idle, a fast number":              {Idle, all, "100", Circumstances{Driver: active}, "balance_power"},
+		"idle, a slow number":              {Idle, all, "200", Circumstances{Driver: active}, ""},
+		"idle, not known what was found":   {Idle, all, "", Circumstances{Driver: active}, ""},
+		"idle, not offered":                {Idle, all[:2], "performance", Circumstances{Driver: active}, ""},
+		"idle, another driver":             {Idle, all, "performance", Circumstances{Driver: Driver{Name: "acpi-cpufreq"}}, ""},
+		"idle on battery":                  {Idle, all, "performance", Circumstances{Driver: active, Source: Battery}, "balance_power"},
+		"training":                         {Training, all, "power", Circumstances{Driver: active, Training: AtFullThrottle}, ""},
+		"before the first sample, nothing": {Unknown, all, "performance", Circumstances{Driver: active}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.c.Found = map[string]levers.Value{"epp/policy0": c.found, "nvml/GPU-1": "performance"}
+			got := Default(c.profile, []levers.Lever{lever{"epp/policy0", c.offered}, lever{"nvml/GPU-1", all}}, c.c)
+			want := levers.Point{}
+			if c.want != "" {
+				want = levers.NewPoint(levers.Setting{Lever: "epp/policy0", Value: c.want})
 			}
 			if got.Key() != want.Key() {
 				t.Errorf("%q, want %q", got.Key(), want.Key())

@@ -249,3 +249,17 @@ func faulty(d string, fails string, err error) host.Dir {
 }
 
 var errDisk = errors.New("input/output error")
+
+func TestSampleOfABoardThatSleeps(t *testing.T) {
+	const dir = "sys/bus/pci/devices/0000:01:00.0/"
+	h := aHost(t, map[string]string{
+		dir + "vendor": "0x10de\n", dir + "class": "0x030000\n", dir + "power/control": "auto\n", dir + "power/runtime_status": "suspended\n",
+		"proc/loadavg": "0.10 0.10 0.10 1/100 1\n", "sys/devices/system/cpu/online": "0-3\n",
+	}, &board{uuid: "GPU-1", busy: 1})
+	if s := TakeSample(t.Context(), h, 0); s.GPUs != 1 || s.GPUUtilisation != 0 || len(s.Unread) != 0 {
+		t.Errorf("%+v, want one board that does nothing", s)
+	}
+	if h.GPUs.Wakes() != 0 || len(h.GPUs.All()) != 0 {
+		t.Error("the board was woken to ask")
+	}
+}

@@ -29,6 +29,11 @@ func TakeSample(ctx context.Context, h *host.Host, maxAge time.Duration) Sample 
 	if err := s.addCPU(h); err != nil {
 		s.Unread = append(s.Unread, err.Error())
 	}
+	for _, b := range h.GPUs.Waiting() {
+		if b.Asleep {
+			s.GPUs++
+		}
+	}
 	for _, gpu := range h.GPUs.All() {
 		if err := s.addGPU(ctx, gpu, maxAge); err != nil {
 			s.Unread = append(s.Unread, err.Error())
