@@ -69,11 +69,11 @@ func compile(ts *testscript.TestScript, pattern string) *regexp.Regexp {
 	return re
 }
 
-// as UID CMD… becomes CMD as another user.
-func as() {
+// become UID CMD… is CMD as another user.
+func become() {
 	err := func() error {
 		if len(os.Args) < 3 {
-			return fmt.Errorf("usage: as UID CMD…")
+			return fmt.Errorf("usage: become UID CMD…")
 		}
 		id, err := strconv.Atoi(os.Args[1])
 		if err != nil {
@@ -83,12 +83,12 @@ func as() {
 		if err != nil {
 			return err
 		}
-		for _, become := range []func() error{
+		for _, step := range []func() error{
 			func() error { return syscall.Setgroups(nil) },
 			func() error { return syscall.Setgid(id) },
 			func() error { return syscall.Setuid(id) },
 		} {
-			if err := become(); err != nil {
+			if err := step(); err != nil {
 				return err
 			}
 		}

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	if !given["test.parallel"] {
 		_ = flag.Set("test.parallel", "12")
 	}
-	testscript.Main(m, map[string]func(){"as": as})
+	testscript.Main(m, map[string]func(){"become": become})
 }
 
 // update is for go test -run Scripts -update: the pages in the scripts become what was printed.
@@ -30,7 +30,7 @@ var update = flag.Bool("update", false, "rewrite the pages in testdata")
 
 // TestScripts runs testdata/*.txtar, each in a directory of its own with these commands beside testscript's:
 //
-//	machine HOST             set up a simulated machine in $QUNER_SOCKET, and remember it as "found"
+//	machine HOST|FILE.txtar  set up a simulated machine in $QUNER_SOCKET, and remember it as "found"
 //	remember NAME            remember every setting of the machine under NAME
 //	same NAME                the machine is, byte for byte, as remembered; it has five seconds to get there
 //	setting NAME VALUE       a setting has the value, likewise
@@ -45,10 +45,15 @@ var update = flag.Bool("update", false, "rewrite the pages in testdata")
 //	page FILE                write standard output to FILE with # for the figures that no two runs share, to compare
 //	json FILE                the file is one valid JSON value
 //	mode OCTAL FILE…         the files have these permissions
-//	as UID CMD…              a program: run CMD with uid and gid UID and no further groups; needs root
+//	$HOSTS                   the directory of the simulated hosts' archives
+//	become UID CMD…          a program: run CMD with uid and gid UID and no further groups; needs root
 func TestScripts(t *testing.T) {
 	root := workRoot(t)
 	bin := build(t, root)
+	hosts, err := filepath.Abs(filepath.Join(top, "internal/host/hostsim/hosts"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
 		WorkdirRoot:         root,
@@ -57,6 +62,8 @@ func TestScripts(t *testing.T) {
 		UpdateScripts:       *update,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("PATH", bin+string(os.PathListSeparator)+e.Getenv("PATH"))
+			e.Setenv("HOSTS", hosts)
+			e.Setenv("GORACE", "atexit_sleep_ms=0") // by default each program waits a second for reports at its end
 			e.Setenv("QUNER_SOCKET", filepath.Join(e.WorkDir, "m"))
 			s := newStage(e.WorkDir)
 			e.Values[stageKey{}] = s

@@ -88,10 +88,14 @@ func isWorkload(cmdline []byte) bool {
 	return !strings.HasSuffix(args[0], "qunerctl") && (len(args) > 1 && args[1] == "simulate-work" || args[0] == "simulate-work")
 }
 
-// machine HOST
+// machine HOST or FILE.txtar
 func machine(ts *testscript.TestScript, args []string) {
 	ts.Check(want(args, 1, "machine HOST"))
-	f, err := hostsim.Load(args[0])
+	name := args[0]
+	if strings.HasSuffix(name, ".txtar") {
+		name = ts.MkAbs(name)
+	}
+	f, err := hostsim.Load(name)
 	ts.Check(err)
 	// Made here, so that the public socket below it is for other users to reach.
 	ts.Check(os.MkdirAll(stageOf(ts).machine(), 0o755))
@@ -197,7 +201,7 @@ func (s *stage) start(ts *testscript.TestScript, name string, args []string) *pr
 	defer errs.Close()
 	p := &process{cmd: exec.Command(path, args[1:]...), done: make(chan struct{})}
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = ts.MkAbs("."), out, errs
-	for _, name := range []string{"PATH", "HOME", "TMPDIR", "QUNER_SOCKET"} {
+	for _, name := range []string{"PATH", "HOME", "TMPDIR", "QUNER_SOCKET", "GORACE"} {
 		p.cmd.Env = append(p.cmd.Env, name+"="+ts.Getenv(name))
 	}
 	ts.Check(p.cmd.Start())
