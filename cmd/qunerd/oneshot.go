@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/qunerd/quner/internal/config"
-	"github.com/qunerd/quner/internal/doctor"
 	"github.com/qunerd/quner/internal/host"
 	"github.com/qunerd/quner/internal/host/hostsim"
 	"github.com/qunerd/quner/internal/levers"
@@ -118,47 +116,6 @@ func stateHost() (*host.Host, error) {
 		return nil, hinted{fmt.Errorf("QUNER_SOCKET: %w", err), "unset QUNER_SOCKET to work on this machine"}
 	}
 	return sim.Host(), nil
-}
-
-func doctorCommand() *cobra.Command {
-	var flags machineFlags
-	var asJSON bool
-	c := &cobra.Command{
-		Use:   "doctor",
-		Short: "what this machine exposes: each lever and counter, with reasons",
-		Long: `doctor looks at the machine with no daemon and changes nothing. What it cannot see without root it
-says. With a daemon running, "qunerctl doctor" shows the daemon's own view.`,
-		Example: "  sudo qunerd doctor\n  qunerd doctor --simulate vm",
-		Args:    noArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			m, err := flags.open()
-			if err != nil {
-				return err
-			}
-			return errors.Join(examine(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), m, asJSON), m.close())
-		},
-	}
-	flags.add(c)
-	c.Flags().BoolVar(&asJSON, "json", false, "for scripts")
-	return c
-}
-
-func examine(ctx context.Context, out, log io.Writer, m *machine, asJSON bool) error {
-	closeGPUs, err := openGPUs(ctx, m.Host)
-	if err != nil {
-		return err
-	}
-	defer closeGPUs()
-	report, err := doctor.Look(ctx, m.Host, newLog(log, slog.LevelWarn, false))
-	if err != nil {
-		return err
-	}
-	if asJSON {
-		enc := json.NewEncoder(out)
-		enc.SetIndent("", "  ")
-		return enc.Encode(report)
-	}
-	return report.Print(out)
 }
 
 func simulateWorkCommand() *cobra.Command {

@@ -149,14 +149,22 @@ func doctorOut(r doctor.Report, s *daemon.Status, fingerprint string) *qunerv1.D
 			return &qunerv1.LeverReport{
 				Name: l.Name, Kind: string(l.Kind), Present: l.Present, Readable: l.Readable, Writable: l.Writable,
 				Value: l.Value, Range: l.Range, Reason: string(l.Reason), Detail: l.Detail, Remedy: l.Remedy,
+				Effective: l.Effective, Owner: l.Owner, State: l.State, Found: l.Found, Why: l.Why,
 			}
 		}),
 		Counters: each(r.Counters, func(c doctor.Counter) *qunerv1.CounterReport {
 			return &qunerv1.CounterReport{
 				Name: c.Name, Label: c.Label, Backend: string(c.Backend), Counted: c.Counted,
-				Reason: c.Reason, Detail: c.Detail, Remedy: c.Remedy,
+				Reason: c.Reason, Detail: c.Detail, Remedy: c.Remedy, Why: c.Why,
 			}
 		}),
+		Conflicts: each(r.Conflicts, func(c doctor.Conflict) *qunerv1.ConflictReport {
+			return &qunerv1.ConflictReport{
+				Daemon: c.Daemon, Unit: c.Unit, Pid: int32(c.PID), //nolint:gosec // a process number fits
+				Contests: each(c.Contests, func(k levers.Kind) string { return string(k) }), Remedy: c.Remedy, Detail: c.Detail,
+			}
+		}),
+		Notes: r.Notes,
 	}
 }
 

@@ -807,6 +807,8 @@ type DoctorResponse struct {
 	Counters      []*CounterReport       `protobuf:"bytes,4,rep,name=counters,proto3" json:"counters,omitempty"`
 	Simulated     bool                   `protobuf:"varint,5,opt,name=simulated,proto3" json:"simulated,omitempty"`
 	Fingerprint   string                 `protobuf:"bytes,6,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"` // hard key of the tuned points
+	Conflicts     []*ConflictReport      `protobuf:"bytes,7,rep,name=conflicts,proto3" json:"conflicts,omitempty"`     // services that do what quner does
+	Notes         []string               `protobuf:"bytes,8,rep,name=notes,proto3" json:"notes,omitempty"`             // what could not be seen, a sentence each
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -883,6 +885,105 @@ func (x *DoctorResponse) GetFingerprint() string {
 	return ""
 }
 
+func (x *DoctorResponse) GetConflicts() []*ConflictReport {
+	if x != nil {
+		return x.Conflicts
+	}
+	return nil
+}
+
+func (x *DoctorResponse) GetNotes() []string {
+	if x != nil {
+		return x.Notes
+	}
+	return nil
+}
+
+// ConflictReport is a service that runs beside quner and moves what quner moves, or ends processes as memguard would.
+type ConflictReport struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Daemon        string                 `protobuf:"bytes,1,opt,name=daemon,proto3" json:"daemon,omitempty"`     // "power-profiles-daemon"
+	Unit          string                 `protobuf:"bytes,2,opt,name=unit,proto3" json:"unit,omitempty"`         // the system's unit it runs in; empty where its process's name alone is known, which anybody can forge
+	Pid           int32                  `protobuf:"varint,3,opt,name=pid,proto3" json:"pid,omitempty"`          // 0: it leaves no process
+	Contests      []string               `protobuf:"bytes,4,rep,name=contests,proto3" json:"contests,omitempty"` // kinds of lever: "governor"; empty for one that ends processes
+	Remedy        string                 `protobuf:"bytes,5,opt,name=remedy,proto3" json:"remedy,omitempty"`     // the exact command that ends it
+	Detail        string                 `protobuf:"bytes,6,opt,name=detail,proto3" json:"detail,omitempty"`     // what it does, for people
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConflictReport) Reset() {
+	*x = ConflictReport{}
+	mi := &file_quner_v1_status_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConflictReport) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConflictReport) ProtoMessage() {}
+
+func (x *ConflictReport) ProtoReflect() protoreflect.Message {
+	mi := &file_quner_v1_status_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConflictReport.ProtoReflect.Descriptor instead.
+func (*ConflictReport) Descriptor() ([]byte, []int) {
+	return file_quner_v1_status_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ConflictReport) GetDaemon() string {
+	if x != nil {
+		return x.Daemon
+	}
+	return ""
+}
+
+func (x *ConflictReport) GetUnit() string {
+	if x != nil {
+		return x.Unit
+	}
+	return ""
+}
+
+func (x *ConflictReport) GetPid() int32 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *ConflictReport) GetContests() []string {
+	if x != nil {
+		return x.Contests
+	}
+	return nil
+}
+
+func (x *ConflictReport) GetRemedy() string {
+	if x != nil {
+		return x.Remedy
+	}
+	return ""
+}
+
+func (x *ConflictReport) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
 // LeverReport is one control as doctor finds it.
 type LeverReport struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -894,15 +995,20 @@ type LeverReport struct {
 	Value         string                 `protobuf:"bytes,6,opt,name=value,proto3" json:"value,omitempty"`
 	Range         string                 `protobuf:"bytes,7,opt,name=range,proto3" json:"range,omitempty"`   // for people: "powersave performance", "100 W … 300 W"
 	Reason        string                 `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"` // empty when it works
-	Detail        string                 `protobuf:"bytes,9,opt,name=detail,proto3" json:"detail,omitempty"`
+	Detail        string                 `protobuf:"bytes,9,opt,name=detail,proto3" json:"detail,omitempty"` // as the host told it
 	Remedy        string                 `protobuf:"bytes,10,opt,name=remedy,proto3" json:"remedy,omitempty"`
+	Effective     string                 `protobuf:"bytes,11,opt,name=effective,proto3" json:"effective,omitempty"` // what binds, where that is not the value: the lower of two interfaces, the enforced limit
+	Owner         string                 `protobuf:"bytes,12,opt,name=owner,proto3" json:"owner,omitempty"`         // "quner", "others", or the service it is left to
+	State         string                 `protobuf:"bytes,13,opt,name=state,proto3" json:"state,omitempty"`         // "" (free), "held", "yielded", "lost"
+	Found         string                 `protobuf:"bytes,14,opt,name=found,proto3" json:"found,omitempty"`         // what it was before quner moved it, for people; empty while it is not held
+	Why           string                 `protobuf:"bytes,15,opt,name=why,proto3" json:"why,omitempty"`             // the reason in plain words
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LeverReport) Reset() {
 	*x = LeverReport{}
-	mi := &file_quner_v1_status_proto_msgTypes[12]
+	mi := &file_quner_v1_status_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -914,7 +1020,7 @@ func (x *LeverReport) String() string {
 func (*LeverReport) ProtoMessage() {}
 
 func (x *LeverReport) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_status_proto_msgTypes[12]
+	mi := &file_quner_v1_status_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -927,7 +1033,7 @@ func (x *LeverReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeverReport.ProtoReflect.Descriptor instead.
 func (*LeverReport) Descriptor() ([]byte, []int) {
-	return file_quner_v1_status_proto_rawDescGZIP(), []int{12}
+	return file_quner_v1_status_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *LeverReport) GetName() string {
@@ -1000,6 +1106,41 @@ func (x *LeverReport) GetRemedy() string {
 	return ""
 }
 
+func (x *LeverReport) GetEffective() string {
+	if x != nil {
+		return x.Effective
+	}
+	return ""
+}
+
+func (x *LeverReport) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *LeverReport) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *LeverReport) GetFound() string {
+	if x != nil {
+		return x.Found
+	}
+	return ""
+}
+
+func (x *LeverReport) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
 // CounterReport is one energy counter as doctor finds it.
 type CounterReport struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1008,15 +1149,16 @@ type CounterReport struct {
 	Backend       string                 `protobuf:"bytes,3,opt,name=backend,proto3" json:"backend,omitempty"`
 	Counted       bool                   `protobuf:"varint,4,opt,name=counted,proto3" json:"counted,omitempty"` // part of a window's sum
 	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`    // why not: "contained", "twin", "permission", …
-	Detail        string                 `protobuf:"bytes,6,opt,name=detail,proto3" json:"detail,omitempty"`
+	Detail        string                 `protobuf:"bytes,6,opt,name=detail,proto3" json:"detail,omitempty"`    // as the host told it
 	Remedy        string                 `protobuf:"bytes,7,opt,name=remedy,proto3" json:"remedy,omitempty"`
+	Why           string                 `protobuf:"bytes,8,opt,name=why,proto3" json:"why,omitempty"` // the reason in plain words
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CounterReport) Reset() {
 	*x = CounterReport{}
-	mi := &file_quner_v1_status_proto_msgTypes[13]
+	mi := &file_quner_v1_status_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1028,7 +1170,7 @@ func (x *CounterReport) String() string {
 func (*CounterReport) ProtoMessage() {}
 
 func (x *CounterReport) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_status_proto_msgTypes[13]
+	mi := &file_quner_v1_status_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1041,7 +1183,7 @@ func (x *CounterReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CounterReport.ProtoReflect.Descriptor instead.
 func (*CounterReport) Descriptor() ([]byte, []int) {
-	return file_quner_v1_status_proto_rawDescGZIP(), []int{13}
+	return file_quner_v1_status_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CounterReport) GetName() string {
@@ -1093,6 +1235,13 @@ func (x *CounterReport) GetRemedy() string {
 	return ""
 }
 
+func (x *CounterReport) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
 type ListPointsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1101,7 +1250,7 @@ type ListPointsRequest struct {
 
 func (x *ListPointsRequest) Reset() {
 	*x = ListPointsRequest{}
-	mi := &file_quner_v1_status_proto_msgTypes[14]
+	mi := &file_quner_v1_status_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1113,7 +1262,7 @@ func (x *ListPointsRequest) String() string {
 func (*ListPointsRequest) ProtoMessage() {}
 
 func (x *ListPointsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_status_proto_msgTypes[14]
+	mi := &file_quner_v1_status_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1126,7 +1275,7 @@ func (x *ListPointsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPointsRequest.ProtoReflect.Descriptor instead.
 func (*ListPointsRequest) Descriptor() ([]byte, []int) {
-	return file_quner_v1_status_proto_rawDescGZIP(), []int{14}
+	return file_quner_v1_status_proto_rawDescGZIP(), []int{15}
 }
 
 type ListPointsResponse struct {
@@ -1138,7 +1287,7 @@ type ListPointsResponse struct {
 
 func (x *ListPointsResponse) Reset() {
 	*x = ListPointsResponse{}
-	mi := &file_quner_v1_status_proto_msgTypes[15]
+	mi := &file_quner_v1_status_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1150,7 +1299,7 @@ func (x *ListPointsResponse) String() string {
 func (*ListPointsResponse) ProtoMessage() {}
 
 func (x *ListPointsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_status_proto_msgTypes[15]
+	mi := &file_quner_v1_status_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1163,7 +1312,7 @@ func (x *ListPointsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPointsResponse.ProtoReflect.Descriptor instead.
 func (*ListPointsResponse) Descriptor() ([]byte, []int) {
-	return file_quner_v1_status_proto_rawDescGZIP(), []int{15}
+	return file_quner_v1_status_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListPointsResponse) GetPoints() []*TunedPoint {
@@ -1199,7 +1348,7 @@ type TunedPoint struct {
 
 func (x *TunedPoint) Reset() {
 	*x = TunedPoint{}
-	mi := &file_quner_v1_status_proto_msgTypes[16]
+	mi := &file_quner_v1_status_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1211,7 +1360,7 @@ func (x *TunedPoint) String() string {
 func (*TunedPoint) ProtoMessage() {}
 
 func (x *TunedPoint) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_status_proto_msgTypes[16]
+	mi := &file_quner_v1_status_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1224,7 +1373,7 @@ func (x *TunedPoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunedPoint.ProtoReflect.Descriptor instead.
 func (*TunedPoint) Descriptor() ([]byte, []int) {
-	return file_quner_v1_status_proto_rawDescGZIP(), []int{16}
+	return file_quner_v1_status_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TunedPoint) GetId() string {
@@ -1414,14 +1563,23 @@ const file_quner_v1_status_proto_rawDesc = "" +
 	"\flast_unix_ns\x18\x04 \x01(\x03R\n" +
 	"lastUnixNs\x12!\n" +
 	"\flast_verdict\x18\x05 \x01(\tR\vlastVerdict\"\x0f\n" +
-	"\rDoctorRequest\"\xe2\x01\n" +
+	"\rDoctorRequest\"\xb0\x02\n" +
 	"\x0eDoctorResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12-\n" +
 	"\x06levers\x18\x03 \x03(\v2\x15.quner.v1.LeverReportR\x06levers\x123\n" +
 	"\bcounters\x18\x04 \x03(\v2\x17.quner.v1.CounterReportR\bcounters\x12\x1c\n" +
 	"\tsimulated\x18\x05 \x01(\bR\tsimulated\x12 \n" +
-	"\vfingerprint\x18\x06 \x01(\tR\vfingerprint\"\xfb\x01\n" +
+	"\vfingerprint\x18\x06 \x01(\tR\vfingerprint\x126\n" +
+	"\tconflicts\x18\a \x03(\v2\x18.quner.v1.ConflictReportR\tconflicts\x12\x14\n" +
+	"\x05notes\x18\b \x03(\tR\x05notes\"\x9a\x01\n" +
+	"\x0eConflictReport\x12\x16\n" +
+	"\x06daemon\x18\x01 \x01(\tR\x06daemon\x12\x12\n" +
+	"\x04unit\x18\x02 \x01(\tR\x04unit\x12\x10\n" +
+	"\x03pid\x18\x03 \x01(\x05R\x03pid\x12\x1a\n" +
+	"\bcontests\x18\x04 \x03(\tR\bcontests\x12\x16\n" +
+	"\x06remedy\x18\x05 \x01(\tR\x06remedy\x12\x16\n" +
+	"\x06detail\x18\x06 \x01(\tR\x06detail\"\xed\x02\n" +
 	"\vLeverReport\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x18\n" +
@@ -1433,7 +1591,12 @@ const file_quner_v1_status_proto_rawDesc = "" +
 	"\x06reason\x18\b \x01(\tR\x06reason\x12\x16\n" +
 	"\x06detail\x18\t \x01(\tR\x06detail\x12\x16\n" +
 	"\x06remedy\x18\n" +
-	" \x01(\tR\x06remedy\"\xb5\x01\n" +
+	" \x01(\tR\x06remedy\x12\x1c\n" +
+	"\teffective\x18\v \x01(\tR\teffective\x12\x14\n" +
+	"\x05owner\x18\f \x01(\tR\x05owner\x12\x14\n" +
+	"\x05state\x18\r \x01(\tR\x05state\x12\x14\n" +
+	"\x05found\x18\x0e \x01(\tR\x05found\x12\x10\n" +
+	"\x03why\x18\x0f \x01(\tR\x03why\"\xc7\x01\n" +
 	"\rCounterReport\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05label\x18\x02 \x01(\tR\x05label\x12\x18\n" +
@@ -1441,7 +1604,8 @@ const file_quner_v1_status_proto_rawDesc = "" +
 	"\acounted\x18\x04 \x01(\bR\acounted\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x16\n" +
 	"\x06detail\x18\x06 \x01(\tR\x06detail\x12\x16\n" +
-	"\x06remedy\x18\a \x01(\tR\x06remedy\"\x13\n" +
+	"\x06remedy\x18\a \x01(\tR\x06remedy\x12\x10\n" +
+	"\x03why\x18\b \x01(\tR\x03why\"\x13\n" +
 	"\x11ListPointsRequest\"B\n" +
 	"\x12ListPointsResponse\x12,\n" +
 	"\x06points\x18\x01 \x03(\v2\x14.quner.v1.TunedPointR\x06points\"\xae\x04\n" +
@@ -1486,7 +1650,7 @@ func file_quner_v1_status_proto_rawDescGZIP() []byte {
 	return file_quner_v1_status_proto_rawDescData
 }
 
-var file_quner_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_quner_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_quner_v1_status_proto_goTypes = []any{
 	(*StatusRequest)(nil),       // 0: quner.v1.StatusRequest
 	(*StatusResponse)(nil),      // 1: quner.v1.StatusResponse
@@ -1500,46 +1664,48 @@ var file_quner_v1_status_proto_goTypes = []any{
 	(*TuneState)(nil),           // 9: quner.v1.TuneState
 	(*DoctorRequest)(nil),       // 10: quner.v1.DoctorRequest
 	(*DoctorResponse)(nil),      // 11: quner.v1.DoctorResponse
-	(*LeverReport)(nil),         // 12: quner.v1.LeverReport
-	(*CounterReport)(nil),       // 13: quner.v1.CounterReport
-	(*ListPointsRequest)(nil),   // 14: quner.v1.ListPointsRequest
-	(*ListPointsResponse)(nil),  // 15: quner.v1.ListPointsResponse
-	(*TunedPoint)(nil),          // 16: quner.v1.TunedPoint
-	(Profile)(0),                // 17: quner.v1.Profile
-	(*Missing)(nil),             // 18: quner.v1.Missing
-	(Mode)(0),                   // 19: quner.v1.Mode
-	(*Setting)(nil),             // 20: quner.v1.Setting
+	(*ConflictReport)(nil),      // 12: quner.v1.ConflictReport
+	(*LeverReport)(nil),         // 13: quner.v1.LeverReport
+	(*CounterReport)(nil),       // 14: quner.v1.CounterReport
+	(*ListPointsRequest)(nil),   // 15: quner.v1.ListPointsRequest
+	(*ListPointsResponse)(nil),  // 16: quner.v1.ListPointsResponse
+	(*TunedPoint)(nil),          // 17: quner.v1.TunedPoint
+	(Profile)(0),                // 18: quner.v1.Profile
+	(*Missing)(nil),             // 19: quner.v1.Missing
+	(Mode)(0),                   // 20: quner.v1.Mode
+	(*Setting)(nil),             // 21: quner.v1.Setting
 }
 var file_quner_v1_status_proto_depIdxs = []int32{
 	4,  // 0: quner.v1.StatusResponse.status:type_name -> quner.v1.Status
 	4,  // 1: quner.v1.WatchStatusResponse.status:type_name -> quner.v1.Status
-	17, // 2: quner.v1.Status.profile:type_name -> quner.v1.Profile
+	18, // 2: quner.v1.Status.profile:type_name -> quner.v1.Profile
 	5,  // 3: quner.v1.Status.mode:type_name -> quner.v1.ModeState
 	6,  // 4: quner.v1.Status.levers:type_name -> quner.v1.LeverState
-	18, // 5: quner.v1.Status.missing:type_name -> quner.v1.Missing
+	19, // 5: quner.v1.Status.missing:type_name -> quner.v1.Missing
 	7,  // 6: quner.v1.Status.devices:type_name -> quner.v1.DevicePower
 	8,  // 7: quner.v1.Status.signal:type_name -> quner.v1.Signal
 	9,  // 8: quner.v1.Status.tune:type_name -> quner.v1.TuneState
-	19, // 9: quner.v1.ModeState.mode:type_name -> quner.v1.Mode
-	17, // 10: quner.v1.Signal.proposes:type_name -> quner.v1.Profile
-	12, // 11: quner.v1.DoctorResponse.levers:type_name -> quner.v1.LeverReport
-	13, // 12: quner.v1.DoctorResponse.counters:type_name -> quner.v1.CounterReport
-	16, // 13: quner.v1.ListPointsResponse.points:type_name -> quner.v1.TunedPoint
-	17, // 14: quner.v1.TunedPoint.profile:type_name -> quner.v1.Profile
-	20, // 15: quner.v1.TunedPoint.settings:type_name -> quner.v1.Setting
-	0,  // 16: quner.v1.StatusService.Status:input_type -> quner.v1.StatusRequest
-	2,  // 17: quner.v1.StatusService.WatchStatus:input_type -> quner.v1.WatchStatusRequest
-	10, // 18: quner.v1.StatusService.Doctor:input_type -> quner.v1.DoctorRequest
-	14, // 19: quner.v1.StatusService.ListPoints:input_type -> quner.v1.ListPointsRequest
-	1,  // 20: quner.v1.StatusService.Status:output_type -> quner.v1.StatusResponse
-	3,  // 21: quner.v1.StatusService.WatchStatus:output_type -> quner.v1.WatchStatusResponse
-	11, // 22: quner.v1.StatusService.Doctor:output_type -> quner.v1.DoctorResponse
-	15, // 23: quner.v1.StatusService.ListPoints:output_type -> quner.v1.ListPointsResponse
-	20, // [20:24] is the sub-list for method output_type
-	16, // [16:20] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	20, // 9: quner.v1.ModeState.mode:type_name -> quner.v1.Mode
+	18, // 10: quner.v1.Signal.proposes:type_name -> quner.v1.Profile
+	13, // 11: quner.v1.DoctorResponse.levers:type_name -> quner.v1.LeverReport
+	14, // 12: quner.v1.DoctorResponse.counters:type_name -> quner.v1.CounterReport
+	12, // 13: quner.v1.DoctorResponse.conflicts:type_name -> quner.v1.ConflictReport
+	17, // 14: quner.v1.ListPointsResponse.points:type_name -> quner.v1.TunedPoint
+	18, // 15: quner.v1.TunedPoint.profile:type_name -> quner.v1.Profile
+	21, // 16: quner.v1.TunedPoint.settings:type_name -> quner.v1.Setting
+	0,  // 17: quner.v1.StatusService.Status:input_type -> quner.v1.StatusRequest
+	2,  // 18: quner.v1.StatusService.WatchStatus:input_type -> quner.v1.WatchStatusRequest
+	10, // 19: quner.v1.StatusService.Doctor:input_type -> quner.v1.DoctorRequest
+	15, // 20: quner.v1.StatusService.ListPoints:input_type -> quner.v1.ListPointsRequest
+	1,  // 21: quner.v1.StatusService.Status:output_type -> quner.v1.StatusResponse
+	3,  // 22: quner.v1.StatusService.WatchStatus:output_type -> quner.v1.WatchStatusResponse
+	11, // 23: quner.v1.StatusService.Doctor:output_type -> quner.v1.DoctorResponse
+	16, // 24: quner.v1.StatusService.ListPoints:output_type -> quner.v1.ListPointsResponse
+	21, // [21:25] is the sub-list for method output_type
+	17, // [17:21] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_quner_v1_status_proto_init() }
@@ -1554,7 +1720,7 @@ func file_quner_v1_status_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quner_v1_status_proto_rawDesc), len(file_quner_v1_status_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/qunerd/quner/internal/doctor"
+)
+
+func doctorCommand() *cobra.Command {
+	var flags machineFlags
+	var asJSON bool
+	var file string
+	c := &cobra.Command{
+		Use:   "doctor",
+		Short: "what this machine exposes: each lever and counter, with reasons",
+		Long: `doctor looks at the machine with no daemon and changes nothing: which levers can be moved and which
+cannot and why, which energy counters there are, and which other services do what quner does, each
+with the command that resolves it. What it cannot see without root it says. With a daemon running,
+"qunerctl doctor" shows the daemon's own view.
+
+--capture writes what it has looked at into FILE, a simulated machine that --simulate runs: a bug
+report that others can try. UUIDs, serial numbers and MAC addresses are hashed. FILE is text: look at
+it before you pass it on.`,
+		Example: "  sudo qunerd doctor\n  sudo qunerd doctor --capture mine.txtar\n  qunerd doctor --simulate mine.txtar",
+		Args:    noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if file != "" && !strings.HasSuffix(file, ".txtar") {
+				return usageError{fmt.Errorf("--capture %q: a simulated machine is a file whose name ends in .txtar", file), "qunerd doctor"}
+			}
+			m, err := flags.open()
+			if err != nil {
+				return err
+			}
+			look := func() error { return examine(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), m, asJSON) }
+			if file != "" {
+				look = func() error { return capture(c.Context(), c.OutOrStdout(), m, file) }
+			}
+			return errors.Join(look(), m.close())
+		},
+	}
+	flags.add(c)
+	c.Flags().BoolVar(&asJSON, "json", false, "for scripts")
+	c.Flags().StringVar(&file, "capture", "", "write this machine into `FILE`.txtar, which --simulate runs")
+	c.MarkFlagsMutuallyExclusive("json", "capture")
+	return c
+}
+
+func examine(ctx context.Context, out, log io.Writer, m *machine, asJSON bool) error {
+	// A driver that does not answer is in the report.
+	closeGPUs, _ := openGPUs(ctx, m.Host)
+	defer closeGPUs()
+	report, err := doctor.Look(ctx, m.Host, newLog(log, slog.LevelWarn, false))
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		enc := json.NewEncoder(out)
+		enc.SetIndent("", "  ")
+		return enc.Encode(report)
+	}
+	return report.Print(out)
+}
+
+// capture writes a machine into a file that was not there.
+func capture(ctx context.Context, out io.Writer, m *machine, file string) error {
+	closeGPUs, _ := openGPUs(ctx, m.Host)
+	defer closeGPUs()
+	salt := make([]byte, 16)
+	if _, err := rand.Read(salt); err != nil {
+		return err
+	}
+	data, err := doctor.Capture(ctx, m.Host, salt)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return hinted{err, "name a file that is not there: nothing is overwritten"}
+	}
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, os.Remove(file))
+	}
+	_, err = fmt.Fprintf(out, "%s: this machine, %d kB. Look through it before you pass it on. To run it: qunerd doctor --simulate %s\n",
+		file, (len(data)+1023)/1024, file)
+	return err
+}
