@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,7 +21,8 @@ func (a *app) doctorCmd() *cobra.Command {
 		Long: `What this host exposes: each lever and counter, with reasons and remedies.
 
 The exit code is 0 even where there is no lever: that is a finding, not an error.
-With no daemon, "sudo qunerd doctor" looks for itself.`,
+With no daemon, "sudo qunerd doctor" looks for itself, and "--capture FILE" makes a bug report of it
+that others can run.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r, err := ask(cmd.Context(), a, a.reader, func(ctx context.Context, conn grpc.ClientConnInterface) (*qunerv1.DoctorResponse, error) {
@@ -36,123 +40,187 @@ With no daemon, "sudo qunerd doctor" looks for itself.`,
 	}
 }
 
+// doctorPage tells who contests what first, then what works, then what does not and why.
 func (a *app) doctorPage(r *qunerv1.DoctorResponse) {
 	simulated := ""
 	if r.GetSimulated() {
 		simulated = " (simulated)"
 	}
-	a.out.printf("%s%s, qunerd %s\n\n", a.out.style(bold, r.GetHost()), simulated, r.GetVersion())
-
-	a.out.printf("%s\n", a.out.style(bold, "Levers: what quner can move"))
-	usable := a.doctorLevers(r.GetLevers())
-	a.out.printf("\n%s\n", a.out.style(bold, "Counters: what quner can measure"))
-	charged := a.doctorCounters(r.GetCounters())
-
-	a.out.printf("\n%d of %s usable, %d of %s charged.\n", usable, plural(len(r.GetLevers()), "lever"), charged, plural(len(r.GetCounters()), "counter"))
+	a.out.printf("%s%s, qunerd %s\n", a.out.style(bold, r.GetHost()), simulated, r.GetVersion())
+	for _, c := range r.GetConflicts() {
+		a.conflict(c, r.GetLevers())
+	}
+	movable := a.doctorLevers(r.GetLevers())
+	added := a.doctorCounters(r.GetCounters())
+	for _, n := range r.GetNotes() {
+		a.out.printf("\n%s\n", n)
+	}
 	switch {
-	case usable == 0 && charged == 0:
-		a.out.printf("Nothing can be moved or measured here: windows will say unknown, and nothing will break.\n")
-	case usable == 0:
-		a.out.printf("Nothing can be tuned here; metering works: qunerctl meter -- COMMAND\n")
-	case charged == 0:
-		a.out.printf("Without a counter no state can be told from another: tuning will report speeds alone.\n")
+	case movable == 0 && added == 0:
+		a.out.printf("\nNothing can be moved or measured here: windows will say unknown, and nothing will break.\n")
+	case movable == 0:
+		a.out.printf("\nNothing can be tuned here as it is; metering works: qunerctl meter -- COMMAND\n")
+	case added == 0:
+		a.out.printf("\nWithout a counter no state can be told from another: tuning will report speeds alone.\n")
+	default:
+		a.out.printf("\nTo see each lever move and go back: sudo qunerctl selftest\n")
 	}
 }
 
-// remarks prints what stands below a table.
-func (a *app) remarks(list []string) {
-	if len(list) > 0 {
-		a.out.printf("\n")
+// conflict prints a service that does what quner does, and how to end that.
+func (a *app) conflict(c *qunerv1.ConflictReport, levers []*qunerv1.LeverReport) {
+	process := ""
+	if c.GetPid() > 0 {
+		process = fmt.Sprintf(" (process %d)", c.GetPid())
 	}
-	for _, r := range list {
-		a.out.printf("  %s\n", r)
+	a.out.printf("\n%s %s runs%s and %s.\n", a.out.style(yellow, "!"), a.out.style(bold, c.GetDaemon()), process,
+		strings.TrimPrefix(c.GetDetail(), c.GetDaemon()+" "))
+	var take []string
+	left := false
+	for _, kind := range c.GetContests() {
+		for _, l := range levers {
+			if l.GetKind() == kind && l.GetPresent() && c.GetUnit() != "" {
+				left = left || l.GetOwner() == c.GetDaemon()
+				if cmd := "sudo qunerctl levers take " + kind; l.GetOwner() == c.GetDaemon() && !slices.Contains(take, cmd) {
+					take = append(take, cmd)
+				}
+			}
+		}
+	}
+	if left {
+		a.out.printf("    quner leaves that to it. To have quner move it all the same: %s\n", strings.Join(take, " && "))
+	}
+	a.out.printf("    To end it: %s\n", c.GetRemedy())
+}
+
+// lack is something that does not work, and all that it holds for.
+type lack struct {
+	of                  []string
+	why, reason, remedy string
+}
+
+// addLack puts what is lacking for the same reason together.
+func addLack(all []lack, of, why, reason, remedy string) []lack {
+	for i, o := range all {
+		if o.why == why && o.reason == reason && o.remedy == remedy {
+			if !slices.Contains(o.of, of) {
+				all[i].of = append(o.of, of)
+			}
+			return all
+		}
+	}
+	return append(all, lack{[]string{of}, why, reason, remedy})
+}
+
+func (a *app) lacks(all []lack) {
+	for _, l := range all {
+		a.out.printf("  %s %s: %s (%s)\n", a.out.style(yellow, "-"), strings.Join(l.of, ", "), strings.TrimSuffix(l.why, "."), l.reason)
+		if l.remedy != "" {
+			a.out.printf("      do: %s\n", l.remedy)
+		}
 	}
 }
 
-// remark is a problem with what to do about it.
-func remark(name, detail, remedy string) []string {
-	if detail == "" && remedy == "" {
-		return nil
-	}
-	said := strings.TrimSuffix(detail, ".")
-	if remedy == "" {
-		return []string{fmt.Sprintf("%s: %s", name, said)}
-	}
-	if said == "" {
-		return []string{fmt.Sprintf("%s: do: %s", name, remedy)}
-	}
-	return []string{fmt.Sprintf("%s: %s", name, said), strings.Repeat(" ", 2) + "do: " + remedy}
+// movable reports whether quner can move a lever and may.
+func movable(l *qunerv1.LeverReport) bool {
+	return l.GetWritable() && l.GetReason() == "" && l.GetState() != "yielded" && l.GetState() != "lost"
 }
 
 func (a *app) doctorLevers(levers []*qunerv1.LeverReport) (usable int) {
 	var rows [][]cell
-	var remarks []string
+	var lacks []lack
 	for _, g := range grouped(levers, func(l *qunerv1.LeverReport) string {
 		stem, _, _ := numbered(l.GetName())
-		return strings.Join([]string{stem, l.GetValue(), l.GetRange(), l.GetReason(), l.GetDetail(), l.GetRemedy(),
-			fmt.Sprint(l.GetPresent(), l.GetReadable(), l.GetWritable())}, "\x00")
+		return strings.Join([]string{stem, l.GetValue(), l.GetEffective(), l.GetRange(), l.GetReason(), l.GetWhy(), l.GetRemedy(),
+			l.GetOwner(), l.GetState(), l.GetFound(), fmt.Sprint(l.GetPresent(), l.GetReadable(), l.GetWritable())}, "\x00")
 	}) {
 		l, name := g[0], familyInFull(names(g))
-		mark := cell{text: "ok", look: green}
-		switch {
-		case l.GetReason() == "" && l.GetWritable():
+		if movable(l) {
 			usable += len(g)
-		case l.GetReadable():
-			mark = cell{text: "read", look: yellow}
-		default:
-			mark = cell{text: "no", look: yellow}
 		}
-		rows = append(rows, []cell{mark, text(name), text(kindWord(l.GetKind())), text(l.GetValue()), text(l.GetRange()), text(l.GetReason())})
-		if mark.text != "ok" {
-			remarks = append(remarks, remark(name, l.GetDetail(), l.GetRemedy())...)
+		if l.GetPresent() {
+			now := l.GetValue()
+			if l.GetEffective() != "" {
+				now += " (in force: " + l.GetEffective() + ")"
+			}
+			rows = append(rows, []cell{text(name), text(leverWord(l)), text(now), text(l.GetRange()), standing(l)})
+		}
+		if why := cmp.Or(l.GetWhy(), l.GetDetail()); !movable(l) && l.GetState() != "yielded" && why != "" {
+			of := leverWord(l)
+			if l.GetPresent() {
+				of = name + ": " + of
+			}
+			lacks = addLack(lacks, of, why, l.GetReason(), l.GetRemedy())
 		}
 	}
-	if len(rows) == 0 {
-		a.out.printf("  none\n")
-		return 0
+	a.out.printf("\n%s %s\n", a.out.style(bold, "Levers that can be moved:"), numberOrNone(usable))
+	if len(rows) > 0 {
+		a.out.table([]string{"LEVER", "WHAT", "NOW", "CAN BE", "STATE"}, rows)
 	}
-	a.out.table([]string{"", "NAME", "KIND", "NOW", "CHOICES", "REASON"}, rows)
-	a.remarks(remarks)
+	a.lacks(lacks)
 	return usable
+}
+
+// leverWord names a lever's kind in full.
+func leverWord(l *qunerv1.LeverReport) string {
+	switch {
+	case strings.HasPrefix(l.GetName(), "rapl-mmio/"):
+		return kindWord(l.GetKind()) + ", through MMIO"
+	case l.GetKind() == "gpu":
+		return "NVIDIA " + kindWord(l.GetKind())
+	}
+	return kindWord(l.GetKind())
+}
+
+// standing is what quner has to do with a lever.
+func standing(l *qunerv1.LeverReport) cell {
+	switch {
+	case l.GetState() == "held":
+		return text("held by quner, found as " + l.GetFound())
+	case l.GetState() == "yielded" && l.GetOwner() != "others" && l.GetOwner() != "":
+		return cell{text: "left to " + l.GetOwner(), look: yellow}
+	case l.GetState() == "yielded":
+		return cell{text: "left to others: " + l.GetWhy(), look: yellow}
+	case !movable(l):
+		return cell{text: "cannot be moved", look: yellow}
+	}
+	return cell{text: "as found", look: green}
 }
 
 func (a *app) doctorCounters(counters []*qunerv1.CounterReport) (charged int) {
 	var rows [][]cell
-	var remarks []string
+	var lacks []lack
 	for _, c := range counters {
-		mark, why := cell{text: "ok", look: green}, ""
 		switch {
 		case c.GetCounted():
 			charged++
-		case apart(c.GetReason()) != "":
-			mark, why = cell{text: "-", look: dim}, apart(c.GetReason())
+			fallthrough
+		case apart(c.GetReason()):
+			rows = append(rows, []cell{text(c.GetName()), text(c.GetLabel()), text(c.GetBackend()), {text: c.GetWhy(), look: dim}})
+		case c.GetBackend() == "none":
+			lacks = addLack(lacks, c.GetLabel(), cmp.Or(c.GetWhy(), c.GetDetail()), c.GetReason(), c.GetRemedy())
 		default:
-			mark, why = cell{text: "no", look: yellow}, c.GetReason()
-			remarks = append(remarks, remark(c.GetName(), c.GetDetail(), c.GetRemedy())...)
+			lacks = addLack(lacks, c.GetName(), cmp.Or(c.GetWhy(), c.GetDetail()), c.GetReason(), c.GetRemedy())
 		}
-		rows = append(rows, []cell{mark, text(c.GetName()), text(c.GetLabel()), text(c.GetBackend()), text(why)})
 	}
-	if len(rows) == 0 {
-		a.out.printf("  none\n")
-		return 0
+	a.out.printf("\n%s %s\n", a.out.style(bold, "Energy counters that add up to what a window costs:"), numberOrNone(charged))
+	if len(rows) > 0 {
+		a.out.table([]string{"COUNTER", "DEVICE", "SOURCE", "NOT ADDED"}, rows)
 	}
-	a.out.table([]string{"", "NAME", "", "SOURCE", "NOT CHARGED BECAUSE"}, rows)
-	a.remarks(remarks)
+	a.lacks(lacks)
 	return charged
 }
 
-// apart says why a counter that works is not charged; empty if the reason is a lack.
-func apart(reason string) string {
-	switch reason {
-	case "contained":
-		return "part of another"
-	case "twin":
-		return "the same as another"
-	case "platform":
-		return "the whole machine, told apart"
-	default:
-		return ""
+// apart tells whether a counter that is not added up works: its reason is no lack.
+func apart(reason string) bool {
+	return reason == "contained" || reason == "twin" || reason == "platform"
+}
+
+func numberOrNone(n int) string {
+	if n == 0 {
+		return "none"
 	}
+	return strconv.Itoa(n)
 }
 
 // familyInFull is family with whole UUIDs, which one needs for --devices.

@@ -108,7 +108,7 @@ func startDaemon(t *testing.T, bin, name, dir string) {
 		}
 	})
 	for range 300 {
-		if out := runCtl(t, dir, "status"); strings.HasPrefix(out, "qunerd ") {
+		if out := runCtl(t, dir, "status"); strings.HasPrefix(out, "qunerd ") && !strings.Contains(out, profileWord(0)) {
 			return
 		}
 		time.Sleep(50 * time.Millisecond)

@@ -73,8 +73,12 @@ func kindWord(kind string) string {
 	switch kind {
 	case "governor":
 		return "CPU governor"
+	case "epp":
+		return "CPU energy preference"
 	case "gpu":
 		return "GPU cap"
+	case "amdgpu":
+		return "AMD GPU cap"
 	case "package":
 		return "CPU package cap"
 	default:

@@ -59,24 +59,31 @@ func doctorOf(machine string) *qunerv1.DoctorResponse {
 	if machine == "vm" {
 		return &qunerv1.DoctorResponse{
 			Version: "v0.1.0", Host: "Linux 6.8.0, QEMU Virtual CPU", Simulated: true,
-			Levers: []*qunerv1.LeverReport{{Name: "cpufreq", Kind: "governor", Reason: "VM", Detail: "the hypervisor keeps the CPU's frequency to itself",
+			Levers: []*qunerv1.LeverReport{{Name: "cpufreq", Kind: "governor", Reason: "VM", Why: "the hypervisor keeps the CPU's frequency to itself",
 				Remedy: "tune on the host that runs this machine"}},
 		}
 	}
 	r := &qunerv1.DoctorResponse{Version: "v0.1.0", Host: "Linux 6.8.0, Intel(R) Core(TM) i7-12700", Simulated: true, Fingerprint: "3f2a"}
 	for i := range 8 {
 		r.Levers = append(r.Levers, &qunerv1.LeverReport{Name: fmt.Sprintf("cpufreq/policy%d", i), Kind: "governor",
-			Present: true, Readable: true, Writable: true, Value: "powersave", Range: "powersave performance"})
+			Present: true, Readable: true, Writable: true, Value: "powersave", Range: "powersave performance", Owner: "tuned", State: "yielded",
+			Why: "left to tuned", Remedy: "sudo qunerctl levers take governor"})
+	}
+	r.Conflicts = []*qunerv1.ConflictReport{
+		{Daemon: "tuned", Unit: "tuned.service", Pid: 812, Contests: []string{"governor", "epp"}, Remedy: "sudo systemctl disable --now tuned.service",
+			Detail: "tuned sets the CPU governor and energy preference by its profile"},
+		{Daemon: "earlyoom", Unit: "earlyoom.service", Pid: 640, Remedy: "sudo systemctl disable --now earlyoom.service",
+			Detail: "earlyoom ends processes when memory runs out"},
 	}
 	r.Levers = append(r.Levers,
-		&qunerv1.LeverReport{Name: gpuLever, Kind: "gpu", Present: true, Readable: true, Writable: true, Value: "300 W", Range: "100 W … 300 W"},
+		&qunerv1.LeverReport{Name: gpuLever, Kind: "gpu", Present: true, Readable: true, Writable: true, Value: "300 W", Effective: "280 W", Range: "100 W … 300 W", Owner: "quner"},
 		&qunerv1.LeverReport{Name: "rapl/package-0", Kind: "package", Present: true, Readable: true, Value: "125 W", Reason: "BIOS_LOCKED",
-			Detail: "the firmware has locked the limit", Remedy: "unlock it in the firmware's setup"})
+			Detail: "max_power_uw: no data available", Why: "the firmware has locked the limit", Remedy: "unlock it in the firmware's setup"})
 	r.Counters = []*qunerv1.CounterReport{
 		{Name: gpuDevice, Label: "NVIDIA A40", Backend: "nvml_counter", Counted: true},
 		{Name: "cpu/package-0", Label: "CPU package", Backend: "rapl", Counted: true},
-		{Name: "cpu/package-0/core", Label: "CPU cores", Backend: "rapl", Reason: "contained"},
-		{Name: "cpu/psys", Label: "platform", Backend: "rapl", Reason: "permission", Detail: "energy_uj cannot be read", Remedy: "run the daemon as root"},
+		{Name: "cpu/package-0/core", Label: "CPU cores", Backend: "rapl", Reason: "contained", Why: "part of another"},
+		{Name: "cpu/psys", Label: "platform", Backend: "rapl", Reason: "permission", Detail: "energy_uj: permission denied", Why: "only root may read it", Remedy: "run the daemon as root"},
 	}
 	return r
 }

@@ -110,6 +110,9 @@ func (s *state) remember(a author, err error) {
 // rememberWrites books what was written to levers.
 func (s *state) rememberWrites(a author, writes []levers.Write) {
 	for _, w := range writes {
+		if !w.Moved() && s.others(w.Lever) {
+			continue // it is somebody else's all along: no write, and no news
+		}
 		s.history.add(Event{
 			UID: a.uid, ByDaemon: a.byDaemon, Call: a.call,
 			Lever: w.Lever, From: w.From, To: w.To, Unit: w.Unit, Note: short(w.Note),

@@ -169,13 +169,13 @@ func what(l Lever) string {
 		return "CPU energy preference"
 	case levers.PackageLimit:
 		if strings.HasPrefix(l.Name, "rapl-mmio/") {
-			return "CPU package power limit, through MMIO"
+			return "CPU package cap, through MMIO"
 		}
-		return "CPU package power limit"
+		return "CPU package cap"
 	case levers.GPUCap:
-		return "NVIDIA GPU power cap"
+		return "NVIDIA GPU cap"
 	case levers.AMDCap:
-		return "AMD GPU power cap"
+		return "AMD GPU cap"
 	}
 	return string(l.Kind)
 }
