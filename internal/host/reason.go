@@ -50,7 +50,7 @@ func ReasonOf(err error) Reason {
 		is     error
 		reason Reason
 	}{
-		{ErrNoDriver, NoDriver}, {ErrNotSupported, NotSupported}, {ErrNoPermission, NoPermission},
+		{ErrNoDriver, NoDriver}, {ErrNotSupported, NotSupported}, {ErrOutOfRange, NotSupported}, {ErrNoPermission, NoPermission},
 		{ErrLost, Lost}, {ErrHung, Hung}, {ErrSuspended, Suspended},
 		{ErrImplied, ImpliedByOther},
 		{unix.EROFS, ReadOnlySysfs}, {unix.ENODATA, BIOSLocked}, {unix.ENODEV, Lost}, {unix.EOPNOTSUPP, NotSupported},

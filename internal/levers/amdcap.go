@@ -185,8 +185,6 @@ func (c *amdCap) wake(ctx context.Context) (Value, error) {
 	return c.look(ctx)
 }
 
-// Set writes a cap. The ends of the range that the card states may themselves be refused: then the next watt inside is
-// tried, once, and the range is believed to end there.
 func (c *amdCap) Set(ctx context.Context, v Value) error {
 	if err := c.Span().Allows(v); err != nil {
 		return fmt.Errorf("%s: %w", c.name, err)
@@ -194,37 +192,7 @@ func (c *amdCap) Set(ctx context.Context, v Value) error {
 	if err := c.asleep(ctx); err != nil {
 		return err
 	}
-	err := c.Restore(ctx, v)
-	inside, ok := c.instead(v)
-	if !ok || !errors.Is(err, unix.EINVAL) {
-		return err
-	}
-	if c.Restore(ctx, inside) != nil {
-		return err
-	}
-	n, _ := strconv.ParseInt(string(inside), 10, 64)
-	if string(v) == strconv.FormatInt(c.lo, 10) {
-		c.lo = n
-	} else {
-		c.max = n
-	}
-	return nil
-}
-
-// instead is what Set writes where a value at an end of the range is refused.
-func (c *amdCap) instead(v Value) (Value, bool) {
-	n, err := strconv.ParseInt(string(v), 10, 64)
-	switch {
-	case err != nil:
-		return "", false
-	case n == c.lo:
-		n += c.step
-	case n == c.max:
-		n -= c.step
-	default:
-		return "", false
-	}
-	return Value(strconv.FormatInt(n, 10)), true
+	return c.edge(v, unix.EINVAL, func(v Value) error { return c.Restore(ctx, v) })
 }
 
 func (c *amdCap) Restore(ctx context.Context, v Value) error {

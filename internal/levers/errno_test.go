@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/qunerd/quner/internal/host"
+	"github.com/qunerd/quner/internal/unit"
 )
 
 // TestErrno is what the kernel's words mean, lever by lever.
@@ -57,6 +58,21 @@ func TestErrno(t *testing.T) {
 				t.Errorf("%d held; host has %q", b.Held(), r.m.settings())
 			}
 		})
+	}
+}
+
+// The same of NVIDIA's library, whose word for EINVAL is that the range does not hold the value.
+func TestEdgeOfABoard(t *testing.T) {
+	m := newMachine(t)
+	b := m.bank()
+	m.board.with(func(b *board) { b.lo += unit.Milliwatt }) // the board states 100 W and takes more
+	writes := m.apply(b, Setting{boardCap, "100000"})
+	if len(writes) != 1 || writes[0].To != "101000" || b.lever(boardCap).Span().Lo != 101000 {
+		t.Errorf("%+v", writes)
+	}
+	m.board.with(func(b *board) { b.setErr = host.ErrOutOfRange })
+	if _, err := b.Apply(t.Context(), NewPoint(Setting{boardCap, "200000"})); host.ReasonOf(err) != host.NotSupported {
+		t.Errorf("inside the range: %v (%s)", err, host.ReasonOf(err))
 	}
 }
 

@@ -126,7 +126,7 @@ func (c *gpuCap) Set(ctx context.Context, v Value) error {
 	if err := c.Span().Allows(v); err != nil {
 		return fmt.Errorf("%s: %w", c.name, err)
 	}
-	return c.write(ctx, v)
+	return c.edge(v, host.ErrOutOfRange, func(v Value) error { return c.write(ctx, v) })
 }
 
 func (c *gpuCap) Restore(ctx context.Context, v Value) error { return c.write(ctx, v) }

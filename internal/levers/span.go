@@ -1,6 +1,7 @@
 package levers
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -82,6 +83,39 @@ func (r *ranged) rebase(found Value) {
 	if n, err := strconv.ParseInt(string(found), 10, 64); err == nil {
 		r.found = n
 	}
+}
+
+// edge writes a value. A device may refuse the very ends of the range that it states: then the next step inside is tried,
+// once, and the range is believed to end there.
+func (r *ranged) edge(v Value, refusal error, write func(Value) error) error {
+	err := write(v)
+	inside, ok := r.instead(v)
+	if !ok || !errors.Is(err, refusal) || write(inside) != nil {
+		return err
+	}
+	n, _ := strconv.ParseInt(string(inside), 10, 64)
+	if v == Value(strconv.FormatInt(r.lo, 10)) {
+		r.lo = n
+	} else {
+		r.max = n
+	}
+	return nil
+}
+
+// instead is what edge writes where a value at an end of the range is refused.
+func (r *ranged) instead(v Value) (Value, bool) {
+	n, err := strconv.ParseInt(string(v), 10, 64)
+	switch {
+	case err != nil:
+		return "", false
+	case n == r.lo:
+		n += r.step
+	case n == r.max:
+		n -= r.step
+	default:
+		return "", false
+	}
+	return Value(strconv.FormatInt(n, 10)), true
 }
 
 // leastPart is the part of a power limit's upper end below which none is chosen where the hardware states no minimum: a
