@@ -101,10 +101,11 @@ type lack struct {
 
 // addLack puts what is lacking for the same reason together.
 func addLack(all []lack, of, why, reason, remedy string) []lack {
-	for i, o := range all {
+	for i := range all {
+		o := &all[i]
 		if o.why == why && o.reason == reason && o.remedy == remedy {
 			if !slices.Contains(o.of, of) {
-				all[i].of = append(o.of, of)
+				o.of = append(o.of, of)
 			}
 			return all
 		}

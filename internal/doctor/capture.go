@@ -33,8 +33,8 @@ A file named "a -> b" is a symbolic link.
 // Capture writes a host down as a fixture, an archive that a simulation runs, and so does its reader: what quner would see
 // of this host, with nothing in it that names the machine or its owner. salt keeps the hashes of this fixture apart from
 // those of others. It reads and changes nothing, and wakes no board that sleeps.
-func Capture(ctx context.Context, real *host.Host, salt []byte) ([]byte, error) {
-	seen := *real
+func Capture(ctx context.Context, of *host.Host, salt []byte) ([]byte, error) {
+	seen := *of
 	h := &seen
 	h.Sys, h.Proc, h.Run = h.Sys.ReadOnly(), h.Proc.ReadOnly(), h.Run.ReadOnly()
 	c := &capture{host: h, hash: hasher{salt}, files: map[string]string{}, links: map[string]string{}, plain: map[string]bool{}}
@@ -137,17 +137,17 @@ func (c *capture) follow(name string) string {
 // there is left out. What cannot be read is a refusal of this host's.
 func (c *capture) sys(dirs string, patterns ...string) {
 	for _, dir := range c.glob(dirs) {
-		real, ok := c.resolve(dir)
+		at, ok := c.resolve(dir)
 		if !ok {
 			continue
 		}
-		names, err := c.host.Sys.List(real)
+		names, err := c.host.Sys.List(at)
 		if err != nil {
 			continue
 		}
 		for _, n := range names {
 			if slices.ContainsFunc(patterns, func(p string) bool { ok, _ := path.Match(p, n); return ok }) {
-				c.file(path.Join(real, n))
+				c.file(path.Join(at, n))
 			}
 		}
 	}

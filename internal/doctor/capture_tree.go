@@ -71,8 +71,8 @@ func (c *capture) displays() {
 		}
 		c.sys(dev, "vendor", "device", "class", "revision", "boot_vga")
 		c.sys(dev+"/power", "control", "runtime_status")
-		if real, ok := c.resolve(dev); ok {
-			c.resolve(real + "/driver")
+		if at, ok := c.resolve(dev); ok {
+			c.resolve(at + "/driver")
 		}
 		if status, err := c.host.Sys.ReadString(dev + "/power/runtime_status"); err == nil && status != "active" && status != "unsupported" {
 			c.sys(dev+"/hwmon/hwmon*", "name")

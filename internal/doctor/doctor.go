@@ -152,8 +152,8 @@ func rank(c Counter) int {
 }
 
 // Look examines a host with no daemon. Nothing can be changed by it: every directory it sees is read-only.
-func Look(ctx context.Context, real *host.Host, log *slog.Logger) (Report, error) {
-	seen := *real
+func Look(ctx context.Context, of *host.Host, log *slog.Logger) (Report, error) {
+	seen := *of
 	h := &seen
 	h.Sys, h.Proc, h.Etc, h.Run, h.Var = h.Sys.ReadOnly(), h.Proc.ReadOnly(), h.Etc.ReadOnly(), h.Run.ReadOnly(), h.Var.ReadOnly()
 	// The bank sets aside a journal that it cannot trust. Here it cannot, says so, and that is in the report.
@@ -171,14 +171,16 @@ func Look(ctx context.Context, real *host.Host, log *slog.Logger) (Report, error
 		view.Frozen = err
 	}
 	r := Examine(ctx, h, view, m)
-	if note := withRoot(r, hidden); note != "" {
+	others := h.Proc.Exists("self") && !h.Proc.Exists("1")
+	if note := withRoot(r, hidden, others); note != "" {
 		r.Notes = append(r.Notes, note)
 	}
 	return r, nil
 }
 
-// withRoot says what root would see in addition, if anything.
-func withRoot(r Report, hidden bool) string {
+// withRoot says what root would see in addition, if anything: the journal where that is hidden, and other people's
+// processes where /proc keeps them from each other.
+func withRoot(r Report, hidden, others bool) string {
 	var more []string
 	for _, l := range r.Levers {
 		if l.Reason == host.NoPermission {
@@ -194,6 +196,9 @@ func withRoot(r Report, hidden bool) string {
 	}
 	if hidden {
 		more = append(more, "which values quner has changed")
+	}
+	if others {
+		more = append(more, "which other power daemons run")
 	}
 	if len(more) == 0 {
 		return ""

@@ -187,3 +187,33 @@ func FuzzCapabilities(f *testing.F) {
 		}
 	})
 }
+
+func TestWithoutRootItSaysWhatRootWouldAdd(t *testing.T) {
+	r := Report{
+		Levers:   []Lever{{Name: "cpufreq/policy0", Present: true, Readable: true, Reason: host.NoPermission}},
+		Counters: []Counter{{Name: "cpu/package-0", Reason: meter.ReasonPermission}},
+	}
+	note := withRoot(r, true, true)
+	for _, word := range []string{"levers can be moved", "energy counters", "quner has changed", "power daemons", "sudo qunerd doctor"} {
+		if !strings.Contains(note, word) {
+			t.Errorf("%q does not say %q", note, word)
+		}
+	}
+	if note := withRoot(Report{}, false, false); note != "" {
+		t.Errorf("root is told %q", note)
+	}
+}
+
+func TestAJournalOutOfReachIsLeftAlone(t *testing.T) {
+	files := desktop()
+	files["var/lib/quner/rollback.json"] = "no journal at all"
+	h := aHost(t, files)
+	r := look(t, h)
+	if len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "No lever is moved") {
+		t.Errorf("notes %q", r.Notes)
+	}
+	names, err := h.Var.List("")
+	if err != nil || len(names) != 1 || names[0] != "rollback.json" {
+		t.Errorf("the state directory holds %q, %v", names, err)
+	}
+}

@@ -13,7 +13,7 @@ import (
 )
 
 // update is for go test -run Golden -update: what is printed becomes the pages in testdata.
-var update = flag.Bool("update", false, "write the pages of testdata anew") //nolint:gochecknoglobals // a flag
+var update = flag.Bool("update", false, "write the pages of testdata anew")
 
 func TestGoldenPages(t *testing.T) {
 	for _, name := range hostsim.Names() {

@@ -85,10 +85,11 @@ type lack struct {
 
 // add puts what is lacking for the same reason together.
 func add(all []lack, l lack) []lack {
-	for i, o := range all {
+	for i := range all {
+		o := &all[i]
 		if o.why == l.why && o.reason == l.reason && o.remedy == l.remedy {
 			if !slices.Contains(o.of, l.of[0]) {
-				all[i].of = append(o.of, l.of...)
+				o.of = append(o.of, l.of...)
 			}
 			return all
 		}
