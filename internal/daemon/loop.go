@@ -20,6 +20,7 @@ const sampleAge = time.Second
 func (d *Daemon) tick(ctx context.Context, s *state) {
 	d.noticeResume(s)
 	shared := d.noticeConflicts(s)
+	due := d.noticeWoken(ctx, s)
 	d.meter.Tick(ctx)
 	s.sample = profiles.TakeSample(ctx, d.host, sampleAge)
 	proposed, changed := s.detector.Add(s.sample)
@@ -30,8 +31,12 @@ func (d *Daemon) tick(ctx context.Context, s *state) {
 		d.enter(ctx, s, proposed)
 	case s.profile == profiles.Unknown:
 		d.enter(ctx, s, proposed) // the first sample decides alone
-	case shared:
-		if _, err := d.apply(ctx, s, byDaemon("other power daemons")); err != nil {
+	case shared, due:
+		why := "other power daemons"
+		if due {
+			why = "a device that has woken"
+		}
+		if _, err := d.apply(ctx, s, byDaemon(why)); err != nil {
 			d.log.Error("operating point not reached", "profile", s.profile, "err", err)
 		}
 	}

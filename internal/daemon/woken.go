@@ -1,0 +1,23 @@
+package daemon
+
+import (
+	"context"
+
+	"github.com/qunerd/quner/internal/profiles"
+)
+
+// noticeWoken lets boards in that slept when the driver's library was last left shut, and reports whether a device has
+// woken that the point in force has a value waiting for. It wakes nothing.
+func (d *Daemon) noticeWoken(ctx context.Context, s *state) (due bool) {
+	opened, err := d.host.GPUs.Retry(ctx)
+	switch {
+	case err != nil:
+		s.degraded["gpu"] = err.Error()
+		d.log.Warn("GPU driver does not answer; its levers and counters are left out", "err", err)
+	case opened:
+		d.log.Info("no board sleeps any longer: their driver's library is open")
+		s.bank.Refresh(ctx)
+		s.print = profiles.FingerprintOf(d.host)
+	}
+	return s.bank.Due(ctx)
+}
