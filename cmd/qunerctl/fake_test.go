@@ -181,7 +181,7 @@ func (d *daemon) Tune(stream grpc.BidiStreamingServer[qunerv1.TuneRequest, quner
 }
 
 func (d *daemon) trial(stream grpc.BidiStreamingServer[qunerv1.TuneRequest, qunerv1.TuneResponse], n uint32, state string) (*qunerv1.RunFinished, error) {
-	run := &qunerv1.RunWorkload{Window: n, MaxWindows: 3, State: []string{state}, MinMs: 50}
+	run := &qunerv1.RunWorkload{Window: n, MaxWindows: 3, State: []string{state}, MinMs: 200}
 	if err := stream.Send(&qunerv1.TuneResponse{Message: &qunerv1.TuneResponse_Run{Run: run}}); err != nil {
 		return nil, err
 	}

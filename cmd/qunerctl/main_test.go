@@ -34,6 +34,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("QUNER_SOCKET", filepath.Join(env.WorkDir, "run"))
 			env.Setenv("SUDO_UID", "")
+			env.Setenv("GORACE", "atexit_sleep_ms=0") // by default each program waits a second for reports at its end
 			running := &runningDaemon{stop: func() {}}
 			env.Values["daemon"] = running
 			env.Defer(func() { running.stop() })
