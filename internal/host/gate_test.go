@@ -125,7 +125,7 @@ func TestGate(t *testing.T) {
 			c.bus(b)
 			l := &library{boards: []*board{{uuid: "GPU-1"}}}
 			gpus := b.gpus(l)
-			defer gpus.Close() //nolint:errcheck // a fake
+			defer gpus.Close()
 			if err := gpus.Open(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -157,7 +157,7 @@ func TestGateOpensWhenNoBoardSleepsAnyLonger(t *testing.T) {
 	b.board("0000:01:00.0", "0x10de", "auto", "suspended")
 	l := &library{boards: []*board{{uuid: "GPU-1"}}}
 	gpus := b.gpus(l)
-	defer gpus.Close() //nolint:errcheck // a fake
+	defer gpus.Close()
 	if opened, err := gpus.Retry(t.Context()); opened || err != nil || l.open != 0 {
 		t.Fatalf("a retry of what was never tried: %v, %v", opened, err)
 	}
@@ -188,7 +188,7 @@ func TestWakeIsCounted(t *testing.T) {
 	b.board("0000:01:00.0", "0x10de", "auto", "suspended")
 	b.board("0000:02:00.0", "0x10de", "auto", "active")
 	gpus := b.gpus(&library{boards: []*board{{uuid: "GPU-1"}, {uuid: "GPU-2"}}})
-	defer gpus.Close() //nolint:errcheck // a fake
+	defer gpus.Close()
 	if err := gpus.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -55,7 +55,7 @@ func TestDiscoverAMDCards(t *testing.T) {
 			m := newMachine(t)
 			c.change(m)
 			found, missing := Discover(t.Context(), m.host)
-			defer m.host.GPUs.Close() //nolint:errcheck // a fake
+			defer m.host.GPUs.Close()
 			i := slices.IndexFunc(found, func(l Lever) bool { return l.Kind() == AMDCap })
 			missing = of(missing, AMDCap)
 			switch {

@@ -89,9 +89,9 @@ func (m *machine) addZone(zone, name, limit, maximum string) {
 }
 
 // addCard adds an AMD card: a display controller with a sensor directory.
-func (m *machine) addCard(cap, lo, hi string) {
+func (m *machine) addCard(now, lo, hi string) {
 	for file, text := range map[string]string{
-		"hwmon/hwmon5/name": "amdgpu", "hwmon/hwmon5/power1_cap": cap, "hwmon/hwmon5/power1_cap_min": lo,
+		"hwmon/hwmon5/name": "amdgpu", "hwmon/hwmon5/power1_cap": now, "hwmon/hwmon5/power1_cap_min": lo,
 		"hwmon/hwmon5/power1_cap_max": hi, "power/runtime_status": "active", "power/control": "auto",
 	} {
 		if text != "" {

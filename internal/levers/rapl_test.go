@@ -57,7 +57,7 @@ func TestDiscoverPackages(t *testing.T) {
 			m := newMachine(t)
 			c.change(m)
 			found, missing := Discover(t.Context(), m.host)
-			defer m.host.GPUs.Close() //nolint:errcheck // a fake
+			defer m.host.GPUs.Close()
 			var names, reasons []string
 			for _, l := range found {
 				if l.Kind() == PackageLimit {
@@ -106,7 +106,7 @@ func TestPackageSpan(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer m.host.GPUs.Close() //nolint:errcheck // a fake
+			defer m.host.GPUs.Close()
 			want := Span{Lo: c.lo * limitStep, Hi: c.hi * limitStep, Step: limitStep, Unit: "µW"}
 			if got := b.lever(package0).Span(); fmt.Sprint(got) != fmt.Sprint(want) {
 				t.Errorf("span %v, want %v", got, want)
