@@ -1,6 +1,8 @@
 package doctor
 
 import (
+	"strings"
+
 	"github.com/qunerd/quner/internal/host"
 	"github.com/qunerd/quner/internal/levers"
 	"github.com/qunerd/quner/internal/meter"
@@ -34,6 +36,10 @@ func leverWhy(kind levers.Kind, why host.Reason, detail string) string {
 		return "the governor performance decides it at present"
 	case host.VM:
 		return "a virtual machine is not shown it"
+	case host.NotSupported:
+		if kind == levers.PackageLimit && strings.Contains(detail, "no long-term limit") {
+			return "this CPU offers no power limit to set"
+		}
 	}
 	return printable(detail)
 }
