@@ -28,9 +28,15 @@ type machineFlags struct {
 	simulate string
 	dir      string
 	seed     uint64
+	still    bool
+
+	command string      // for hints
+	seeded  func() bool // whether the seed was given
 }
 
 func (f *machineFlags) add(c *cobra.Command) {
+	f.command = "qunerd " + c.Name()
+	f.seeded = func() bool { return c.Flags().Changed("seed") }
 	c.Flags().StringVar(&f.simulate, "simulate", "",
 		"work on a simulated `HOST` instead of this machine: "+fmt.Sprint(hostsim.Names())+" or a .txtar file")
 	c.Flags().StringVar(&f.dir, "dir", "", "with --simulate: the `DIR`ectory to simulate in (default: a temporary one)")
@@ -42,16 +48,16 @@ func (f *machineFlags) add(c *cobra.Command) {
 // open opens the machine the flags name.
 func (f *machineFlags) open() (*machine, error) {
 	if f.simulate == "" {
-		if f.dir != "" {
-			return nil, usageError{errors.New("--dir is the directory of a simulation: it goes with --simulate"), "qunerd run"}
+		if err := f.real(os.Getenv("QUNER_SOCKET")); err != nil {
+			return nil, err
 		}
 		return &machine{Host: host.Real("/", host.NVML(""))}, nil
 	}
 	fixture, err := hostsim.Load(f.simulate)
 	if err != nil {
-		return nil, err
+		return nil, usageError{err, f.command}
 	}
-	m := &machine{name: fixture.Name()}
+	m := &machine{name: fixture.Name(), still: f.still}
 	dir := f.dir
 	if dir == "" {
 		if dir, err = os.MkdirTemp("", "quner-sim-"); err != nil {
@@ -66,6 +72,23 @@ func (f *machineFlags) open() (*machine, error) {
 	}
 	m.Host = m.sim.Host()
 	return m, nil
+}
+
+// real refuses flags, and a place for sockets, that speak of a simulation where none was asked for: whoever gave them did
+// not mean this machine.
+func (f *machineFlags) real(socket string) error {
+	switch {
+	case f.dir != "":
+		return usageError{errors.New("--dir goes with --simulate: it is the directory of a simulation"), f.command}
+	case f.seeded():
+		return usageError{errors.New("--seed goes with --simulate: it is the seed of a simulation's noise"), f.command}
+	case f.still:
+		return usageError{errors.New("--still goes with --simulate: it is for a simulation"), f.command}
+	case socket != "":
+		return hinted{fmt.Errorf("QUNER_SOCKET is %q, which speaks of another daemon, and no --simulate was given", socket),
+			"unset QUNER_SOCKET to work on this machine, or give --simulate HOST --dir " + socket}
+	}
+	return nil
 }
 
 // simulationDir makes a directory to simulate in. One that holds a simulated machine is taken up as it stands; one that

@@ -22,7 +22,7 @@ import (
 
 func runCommand() *cobra.Command {
 	var flags machineFlags
-	var verbose, still bool
+	var verbose bool
 	c := &cobra.Command{
 		Use:   "run",
 		Short: "the daemon",
@@ -44,13 +44,12 @@ the sockets are then below that directory, which it prints. Nothing of the real 
 			if err != nil {
 				return err
 			}
-			m.still = still
 			log := newLog(c.ErrOrStderr(), level, os.Getenv("JOURNAL_STREAM") != "")
 			return errors.Join(serve(c.Context(), c.OutOrStdout(), m, log), m.close())
 		},
 	}
 	flags.add(c)
-	c.Flags().BoolVar(&still, "still", false,
+	c.Flags().BoolVar(&flags.still, "still", false,
 		"with --simulate: do not keep counters and loads going for other processes, so that all that runs is the daemon")
 	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "log what is of interest to developers too")
 	return c

@@ -119,6 +119,9 @@ func New(ctx context.Context, h *host.Host, cfg config.Config, opts Options, log
 		log.Error("no lever will be moved", "err", err)
 	}
 	s.bank = bank
+	if n := bank.Held(); n > 0 {
+		log.Info("levers are held from an earlier life; their originals are in the journal", "count", n)
+	}
 	if d.meter, err = meter.New(ctx, h, MeterOptions(cfg), log); err != nil {
 		return nil, err
 	}
@@ -143,6 +146,7 @@ func (s *state) load(h *host.Host, log *slog.Logger) {
 		s.degraded["history"] = fmt.Sprintf("the history is not read: %v", err)
 	}
 	s.recallOwners()
+	s.recallSweep()
 	s.print = profiles.FingerprintOf(h)
 	s.driver = profiles.DriverOf(h)
 }
@@ -169,6 +173,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	close(d.ready)
 	ticker := time.NewTicker(d.cfg.Tick)
 	defer ticker.Stop()
+	second := time.After(secondLook)
 	for {
 		pause := pauseEnd(s.mode)
 		select {
@@ -176,6 +181,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 			return d.shutdown(context.WithoutCancel(ctx), s)
 		case <-ticker.C:
 			d.tick(ctx, s)
+		case <-second:
+			d.meter.Tick(ctx)
+			d.publish(s)
 		case <-pause:
 			d.endPause(ctx, s)
 		case r := <-d.requests:
@@ -184,6 +192,10 @@ func (d *Daemon) Run(ctx context.Context) error {
 		}
 	}
 }
+
+// secondLook is when a new daemon reads its counters for the second time: a mean power needs two readings, and nobody
+// who asks right after the start should have to wait for a whole tick.
+const secondLook = time.Second
 
 // restoreOnPanic puts the host back before a panic of the loop ends the process: a supervisor may not be there to do it.
 func (d *Daemon) restoreOnPanic(ctx context.Context, s *state) {

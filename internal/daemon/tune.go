@@ -56,7 +56,7 @@ func (d *Daemon) Tune(ctx context.Context, spec TuneSpec, w TuneWorkload) (TuneR
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	t := &sweep{d: d, spec: spec, workload: w, lease: &lease{cancel: cancel}}
-	if err := d.do(ctx, func(s *state) error { return t.begin(ctx, s) }); err != nil {
+	if err := t.start(ctx); err != nil {
 		return TuneReport{}, fmt.Errorf("tune: %w", err)
 	}
 	if err := w.Plan(t.plan); err != nil || spec.DryRun {
@@ -94,6 +94,26 @@ func slowdownOption(share float64) float64 {
 	return share
 }
 
+// utilisationFades is how long a board's utilisation may speak of work that has ended: NVML samples over up to a second.
+const utilisationFades = 1500 * time.Millisecond
+
+// start takes the levers. A machine that seems to train gets a second look, since the end of the caller's own work, of the
+// sweep before this one say, is seen for a moment longer.
+func (t *sweep) start(ctx context.Context) error {
+	begin := func(s *state) error { return t.begin(ctx, s) }
+	err := t.d.do(ctx, begin)
+	if !errors.Is(err, errTrains) {
+		return err
+	}
+	if err := sleep(ctx, utilisationFades); err != nil {
+		return err
+	}
+	return t.d.do(ctx, begin)
+}
+
+// errTrains is the refusal that a second look may lift.
+var errTrains = fmt.Errorf("%w: this machine is training", ErrRefused)
+
 // begin checks that a sweep may run and takes the levers. It runs on the loop.
 func (t *sweep) begin(ctx context.Context, s *state) error {
 	d := t.d
@@ -106,8 +126,8 @@ func (t *sweep) begin(ctx context.Context, s *state) error {
 	case profiles.PowerSource(d.host) == profiles.Battery && !t.spec.Force:
 		return fmt.Errorf("%w: on battery (force overrides)", ErrRefused)
 	case s.detector.Judge(s.sample) == profiles.Training && !t.spec.Force:
-		return fmt.Errorf("%w: this machine is training (GPU %.0f %%, load %.2f on %d CPUs); a sweep would slow it (force overrides)",
-			ErrRefused, 100*s.sample.GPUUtilisation, s.sample.Load1, s.sample.CPUs)
+		return fmt.Errorf("%w (GPU %.0f %%, load %.2f on %d CPUs); a sweep would slow it (force overrides)",
+			errTrains, 100*s.sample.GPUUtilisation, s.sample.Load1, s.sample.CPUs)
 	}
 	states := s.bank.States(ctx)
 	t.axes = axesOf(states, t.spec.NoGPU, t.spec.NoCPU)
@@ -197,6 +217,7 @@ func (t *sweep) end(ctx context.Context, r *TuneReport) error {
 		}
 		s.tuned.Last = time.Now()
 		var stored error
+		s.tuned.LastVerdict = interrupted
 		if r != nil {
 			s.tuned.LastVerdict = string(r.Verdict())
 			stored = t.keep(s, r)
@@ -209,6 +230,18 @@ func (t *sweep) end(ctx context.Context, r *TuneReport) error {
 		return nil // the loop has put the host back on its way out
 	}
 	return err
+}
+
+// interrupted is the verdict of a sweep that did not come to its end.
+const interrupted = "interrupted"
+
+// recallSweep takes the newest point for the last sweep, as far as this daemon can know.
+func (s *state) recallSweep() {
+	for _, p := range s.points.All() {
+		if p.TunedAt.After(s.tuned.Last) {
+			s.tuned.Last, s.tuned.LastVerdict, s.tuned.Workload = p.TunedAt, p.Verdict, p.Workload
+		}
+	}
 }
 
 // keep caches the chosen point if the caller asked for that and the sweep has one worth keeping.
