@@ -31,8 +31,10 @@ func main() {
 }
 
 func run(args []string, stdout, stderr io.Writer) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), endings()...)
 	defer stop()
+	// A reader of the log that goes away must not take the daemon with it: a write then fails, and that is all.
+	signal.Ignore(syscall.SIGPIPE)
 	root := command(stdout, stderr)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
@@ -49,6 +51,17 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return coded.ExitCode()
 	}
 	return exitError
+}
+
+// endings are the signals that mean an orderly end: the host is put back first. A terminal that goes away is one of them;
+// under a supervisor, or with nohup, there is none that could go.
+func endings() []os.Signal {
+	all := []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT}
+	if os.Getenv("NOTIFY_SOCKET") == "" && !signal.Ignored(syscall.SIGHUP) {
+		return append(all, syscall.SIGHUP)
+	}
+	signal.Ignore(syscall.SIGHUP)
+	return all
 }
 
 func command(stdout, stderr io.Writer) *cobra.Command {

@@ -91,7 +91,7 @@ func (s *state) others(lever string) bool {
 // Doctor examines the host: what it exposes, with reasons. It runs on the loop, which owns the levers.
 func (d *Daemon) Doctor(ctx context.Context) (doctor.Report, error) {
 	var report doctor.Report
-	err := d.do(ctx, func(s *state) error {
+	err := d.do(ctx, func(ctx context.Context, s *state) error {
 		decided := map[string]string{}
 		for name, o := range s.modes.Owners() {
 			decided[name] = string(o)

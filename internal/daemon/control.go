@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -12,7 +13,7 @@ import (
 // SetMode changes who decides the profile and brings the point into force that follows. Pausing ends a running sweep.
 func (d *Daemon) SetMode(ctx context.Context, c Caller, change ModeChange) (Applied, error) {
 	var out Applied
-	err := d.do(ctx, func(s *state) error {
+	err := d.do(ctx, func(ctx context.Context, s *state) error {
 		next, err := s.nextMode(c, change)
 		if err != nil {
 			return err
@@ -49,7 +50,7 @@ func (s *state) nextMode(c Caller, change ModeChange) (profiles.ModeState, error
 		if s.mode.Mode != profiles.ModeOff {
 			return next, fmt.Errorf("%w: nothing to resume: the mode is %q, not off", ErrRefused, s.mode.Mode)
 		}
-		next.Mode = s.mode.Before
+		next.Mode = cmp.Or(s.mode.Before, profiles.ModeAuto)
 		return next, nil
 	}
 	switch change.Mode {
@@ -96,7 +97,7 @@ func (d *Daemon) planMode(ctx context.Context, s *state, next profiles.ModeState
 // Apply brings the current profile's point into force now, also where somebody has moved a lever since.
 func (d *Daemon) Apply(ctx context.Context, c Caller, dryRun bool) (Applied, error) {
 	var out Applied
-	err := d.do(ctx, func(s *state) error {
+	err := d.do(ctx, func(ctx context.Context, s *state) error {
 		if s.sweep != nil {
 			return fmt.Errorf("apply: %w", ErrBusy)
 		}
@@ -130,7 +131,7 @@ func (d *Daemon) Apply(ctx context.Context, c Caller, dryRun bool) (Applied, err
 func (d *Daemon) Restore(ctx context.Context, c Caller, force, dryRun bool) (levers.Restored, profiles.ModeState, error) {
 	var out levers.Restored
 	var mode profiles.ModeState
-	err := d.do(ctx, func(s *state) error {
+	err := d.do(ctx, func(ctx context.Context, s *state) error {
 		next, err := s.nextMode(c, ModeChange{Mode: profiles.ModeOff})
 		if err != nil {
 			return err
@@ -159,7 +160,7 @@ func (d *Daemon) Restore(ctx context.Context, c Caller, force, dryRun bool) (lev
 // Rollback returns shell lines that restore the host with no daemon.
 func (d *Daemon) Rollback(ctx context.Context) (string, error) {
 	var script string
-	err := d.do(ctx, func(s *state) error {
+	err := d.do(ctx, func(ctx context.Context, s *state) error {
 		script = s.bank.Script()
 		return nil
 	})
@@ -168,7 +169,7 @@ func (d *Daemon) Rollback(ctx context.Context) (string, error) {
 
 // Points returns the cached tuned points, and the fingerprint of this host to judge them by.
 func (d *Daemon) Points(ctx context.Context) (all []profiles.TunedPoint, here profiles.Fingerprint, err error) {
-	err = d.do(ctx, func(s *state) error {
+	err = d.do(ctx, func(ctx context.Context, s *state) error {
 		all, here = s.points.All(), s.print
 		return nil
 	})
@@ -178,7 +179,7 @@ func (d *Daemon) Points(ctx context.Context) (all []profiles.TunedPoint, here pr
 // Forget removes cached points and, where one was in force, applies what follows from that.
 func (d *Daemon) Forget(ctx context.Context, c Caller, ids []string, all, dryRun bool) ([]profiles.TunedPoint, error) {
 	var gone []profiles.TunedPoint
-	err := d.do(ctx, func(s *state) error {
+	err := d.do(ctx, func(ctx context.Context, s *state) error {
 		if all {
 			ids = nil
 			for _, p := range s.points.All() {

@@ -23,6 +23,7 @@ var (
 	ErrBusy    = errors.New("another sweep holds the levers")
 	ErrRefused = errors.New("refused")
 	ErrStopped = errors.New("the daemon is stopping")
+	ErrVoided  = errors.New("windows do not count")
 	ErrPanic   = errors.New("internal error; the daemon's log has the details")
 	ErrNoLever = errors.New("neither a lever nor a kind of lever on this host")
 )
@@ -241,8 +242,9 @@ func (d *Daemon) shutdown(ctx context.Context, s *state) error {
 // Close lets the GPU driver go. Call it after Run has returned and the server has stopped.
 func (d *Daemon) Close() error { return d.host.GPUs.Close() }
 
-// do runs f on the loop and waits for it. Once f has begun it runs to its end, whatever becomes of ctx.
-func (d *Daemon) do(ctx context.Context, f func(*state) error) error {
+// do runs f on the loop and waits for it. The caller's ctx bounds the wait for the loop alone: once f has begun it runs to
+// its end, on a context of the daemon's own, whatever becomes of the caller. Half a change is worse than one too many.
+func (d *Daemon) do(ctx context.Context, f func(context.Context, *state) error) error {
 	var err error
 	r := request{done: make(chan struct{}), run: func(s *state) {
 		defer func() {
@@ -252,7 +254,9 @@ func (d *Daemon) do(ctx context.Context, f func(*state) error) error {
 				err = fmt.Errorf("%w: %v", ErrPanic, p)
 			}
 		}()
-		err = f(s)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
+		defer cancel()
+		err = f(ctx, s)
 	}}
 	select {
 	case d.requests <- r:
@@ -264,3 +268,6 @@ func (d *Daemon) do(ctx context.Context, f func(*state) error) error {
 	<-r.done
 	return err
 }
+
+// requestTimeout bounds what one request may take of the loop's time: boards that hang cost two seconds each.
+const requestTimeout = 20 * time.Second

@@ -131,7 +131,7 @@ func short(text string) string {
 // History returns the newest events, oldest first; limit 0 means all that are kept.
 func (d *Daemon) History(ctx context.Context, limit int) ([]Event, error) {
 	var events []Event
-	err := d.do(ctx, func(s *state) error {
+	err := d.do(ctx, func(ctx context.Context, s *state) error {
 		events = slices.Clone(s.history.events)
 		return nil
 	})
@@ -144,7 +144,7 @@ func (d *Daemon) History(ctx context.Context, limit int) ([]Event, error) {
 // Selftest moves each lever for a moment, reads it back and puts it back. It is refused while a sweep holds the levers.
 func (d *Daemon) Selftest(ctx context.Context, c Caller, dryRun bool) ([]levers.Test, error) {
 	var tests []levers.Test
-	err := d.do(ctx, func(s *state) error {
+	err := d.do(ctx, func(ctx context.Context, s *state) error {
 		if s.sweep != nil {
 			return ErrBusy
 		}

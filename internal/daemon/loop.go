@@ -1,9 +1,12 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/qunerd/quner/internal/levers"
@@ -62,9 +65,7 @@ func (d *Daemon) enter(ctx context.Context, s *state, detected profiles.Profile)
 		d.log.Info("profile", "from", before, "to", s.profile, "mode", s.mode.Mode,
 			"gpu_utilisation", s.sample.GPUUtilisation, "load1", s.sample.Load1)
 	}
-	if _, err := d.apply(ctx, s, byDaemon("profile "+string(s.profile))); err != nil {
-		d.log.Error("operating point not reached", "profile", s.profile, "err", err)
-	}
+	_, _ = d.apply(ctx, s, byDaemon("profile "+string(s.profile))) // what it came to is in the status and the log
 }
 
 // profileOf is the profile a mode calls for, given what the detector says.
@@ -106,7 +107,9 @@ func (s *state) found(ctx context.Context) map[string]levers.Value {
 func (d *Daemon) apply(ctx context.Context, s *state, a author) ([]levers.Write, error) {
 	point, source := d.target(ctx, s)
 	writes, err := d.move(ctx, s, point, a)
-	s.source = source
+	if err == nil {
+		s.source = source
+	}
 	return writes, err
 }
 
@@ -118,11 +121,7 @@ func (d *Daemon) move(ctx context.Context, s *state, p levers.Point, a author) (
 	s.point = p
 	// What is in force decides the idle floor, so a change of it is a cut of every open window's timeline.
 	d.meter.SetCondition(ctx, p.Key())
-	if err != nil {
-		s.degraded["levers"] = err.Error()
-	} else {
-		delete(s.degraded, "levers")
-	}
+	s.told(d.log, "levers", err)
 	return writes, err
 }
 
@@ -136,7 +135,7 @@ func pauseEnd(m profiles.ModeState) <-chan time.Time {
 
 func (d *Daemon) endPause(ctx context.Context, s *state) {
 	d.log.Info("pause is over", "mode", s.mode.Before)
-	if err := s.setMode(profiles.ModeState{Mode: s.mode.Before, UID: s.mode.UID, Set: s.mode.Set}); err != nil {
+	if err := s.setMode(profiles.ModeState{Mode: cmp.Or(s.mode.Before, profiles.ModeAuto), UID: s.mode.UID, Set: s.mode.Set}); err != nil {
 		s.degraded["mode"] = err.Error()
 	}
 	if s.sweep == nil {
@@ -156,4 +155,21 @@ func (s *state) setMode(m profiles.ModeState) error {
 	}
 	delete(s.degraded, "mode")
 	return nil
+}
+
+// told keeps what is wrong with a subject, and logs it once when it begins, when it changes and when it ends.
+func (s *state) told(log *slog.Logger, subject string, err error) {
+	was, now := s.degraded[subject], ""
+	if err != nil {
+		now = strings.ReplaceAll(err.Error(), "\n", "; ")
+	}
+	switch {
+	case now == was:
+	case now == "":
+		log.Info("well again", "subject", subject)
+		delete(s.degraded, subject)
+	default:
+		log.Error("not well", "subject", subject, "err", now)
+		s.degraded[subject] = now
+	}
 }

@@ -18,7 +18,7 @@ const leftByOwner = "left to others by its owner; qunerctl levers take gives it 
 func (d *Daemon) SetLeverOwner(ctx context.Context, c Caller, name string, o profiles.Owner, dryRun bool) ([]string, []levers.Write, error) {
 	var names []string
 	var writes []levers.Write
-	err := d.do(ctx, func(s *state) error {
+	err := d.do(ctx, func(ctx context.Context, s *state) error {
 		var err error
 		if names, err = s.named(name); err != nil {
 			return err

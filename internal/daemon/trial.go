@@ -2,7 +2,10 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,14 +45,31 @@ func (t *sweep) trial(ctx context.Context, at []int) (tune.Sample, error) {
 			sample.Void = void
 		}
 	}
-	return sample, err
+	return sample, errors.Join(err, t.patience(sample.Void))
+}
+
+// maxVoids is how many windows in a row may be void before the sweep ends: what spoils them does not go away, and the
+// workload is somebody's time.
+const maxVoids = 5
+
+// patience counts voids in a row.
+func (t *sweep) patience(void string) error {
+	if void == "" {
+		t.voids = 0
+		return nil
+	}
+	if t.voids++; t.voids < maxVoids {
+		return nil
+	}
+	return fmt.Errorf("%w: %d in a row: %s", ErrVoided, maxVoids, void)
 }
 
 // set brings a state's point into force, as long as the sweep still holds the levers.
 func (t *sweep) set(ctx context.Context, p levers.Point) error {
-	return t.d.do(ctx, func(s *state) error {
+	sweeping := ctx
+	return t.d.do(ctx, func(ctx context.Context, s *state) error {
 		if s.sweep != t.lease {
-			return context.Cause(ctx)
+			return context.Cause(sweeping)
 		}
 		t.lease.void = ""
 		s.tuned.Window = t.window
@@ -61,9 +81,10 @@ func (t *sweep) set(ctx context.Context, p levers.Point) error {
 
 // verify reads the hardware back: a lever that does not read as set spoils the window. So does what happened meanwhile.
 func (t *sweep) verify(ctx context.Context, p levers.Point) (void string, err error) {
-	err = t.d.do(ctx, func(s *state) error {
+	sweeping := ctx
+	err = t.d.do(ctx, func(ctx context.Context, s *state) error {
 		if s.sweep != t.lease {
-			return context.Cause(ctx)
+			return context.Cause(sweeping)
 		}
 		void = t.lease.void
 		for _, st := range s.bank.States(ctx) {
@@ -101,24 +122,44 @@ func (t *sweep) measure(ctx context.Context, at []int) (tune.Sample, error) {
 	return t.sampleOf(r, work), nil
 }
 
+// sampleOf turns a window into what the search learns from. Joules are the whole host's or none: where a device that
+// counts did not measure, the window is void, and where it cannot measure at all there is no energy to compare.
 func (t *sweep) sampleOf(r meter.Result, work float64) tune.Sample {
 	s := tune.Sample{
 		Work: work, Seconds: r.Duration.Seconds(),
 		Joules: joulesOf(r.Gross, t.plan.Base, r.Duration),
 	}
 	if len(r.Devices) == 0 {
-		s.Joules = 0 // no counter at all: base watts alone are no measurement
+		s.Joules = math.NaN() // base watts alone are no measurement
+	}
+	if r.Duration < windowAtLeast {
+		s.Void = fmt.Sprintf("lasted %v, shorter than the %v asked for", r.Duration.Round(time.Millisecond), windowAtLeast)
 	}
 	for _, dev := range r.Devices {
 		if strings.HasPrefix(dev.Device, "gpu/") {
 			s.Achieved += dev.Gross.Per(r.Duration).Watts()
 		}
-		if dev.Coverage < 1 {
+		switch {
+		case slices.ContainsFunc(dev.Reasons, blind):
+			s.Joules = math.NaN()
+		case slices.ContainsFunc(dev.Reasons, failed), dev.Coverage < 1:
 			s.Void = fmt.Sprintf("%s: measured %.0f %% of the window (%s)",
 				dev.Device, 100*dev.Coverage, strings.Join(dev.Reasons, ", "))
 		}
 	}
 	return s
+}
+
+// blind reports whether a reason says that a device will not measure in the next window either.
+func blind(reason string) bool {
+	return slices.Contains([]string{meter.ReasonNoCounter, meter.ReasonPermission, meter.ReasonNoGPU}, reason)
+}
+
+// failed reports whether a reason says that a device has not measured this window, whatever its coverage.
+func failed(reason string) bool {
+	return slices.Contains([]string{
+		meter.ReasonFrozen, meter.ReasonHung, meter.ReasonLost, meter.ReasonUnreadable, meter.ReasonSleeping,
+	}, reason)
 }
 
 // exactWindow is the daemon's own window over every device; it takes nothing from the windows of others.

@@ -45,6 +45,7 @@ type sweep struct {
 	rest     levers.Point // settings no axis moves
 	plan     TunePlan
 	window   int
+	voids    int // in a row
 }
 
 // Tune finds the operating point that does most work per joule for a workload that the caller runs. Whatever ends it,
@@ -100,15 +101,14 @@ const utilisationFades = 1500 * time.Millisecond
 // start takes the levers. A machine that seems to train gets a second look, since the end of the caller's own work, of the
 // sweep before this one say, is seen for a moment longer.
 func (t *sweep) start(ctx context.Context) error {
-	begin := func(s *state) error { return t.begin(ctx, s) }
-	err := t.d.do(ctx, begin)
+	err := t.d.do(ctx, t.begin)
 	if !errors.Is(err, errTrains) {
 		return err
 	}
 	if err := sleep(ctx, utilisationFades); err != nil {
 		return err
 	}
-	return t.d.do(ctx, begin)
+	return t.d.do(ctx, t.begin)
 }
 
 // errTrains is the refusal that a second look may lift.
@@ -207,8 +207,7 @@ func (t *sweep) end(ctx context.Context, r *TuneReport) error {
 	if t.spec.DryRun {
 		return nil
 	}
-	ctx = context.WithoutCancel(ctx)
-	err := t.d.do(ctx, func(s *state) error {
+	err := t.d.do(context.WithoutCancel(ctx), func(ctx context.Context, s *state) error {
 		if s.sweep == t.lease {
 			s.sweep = nil
 			s.tuned.Running = false

@@ -1,16 +1,21 @@
 package profiles
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/qunerd/quner/internal/host"
 )
 
 // ModeFile is where the mode and the owners of levers are, in the state directory.
 const ModeFile = "mode.json"
+
+// MaxPause is the longest a pause with an end may be; one without an end lasts until it is resumed.
+const MaxPause = 366 * 24 * time.Hour
 
 // Owner is who moves a lever, as a person has decided it.
 type Owner string
@@ -109,6 +114,14 @@ func (m ModeState) check() error {
 	}
 	if m.Before != "" && (m.Before == ModeOff || !slices.Contains(modes, m.Before)) {
 		return fmt.Errorf("mode before the pause %q: allowed are %q", m.Before, modes[:3])
+	}
+	switch paused := m.Mode == ModeOff; {
+	case paused && m.Before == "":
+		return errors.New("a pause without the mode it returns to")
+	case !paused && !m.Until.IsZero():
+		return fmt.Errorf("mode %q with an end: only a pause has one", m.Mode)
+	case paused && m.Until.Sub(m.Set) > MaxPause:
+		return fmt.Errorf("a pause until %v: at most %v after it was set", m.Until, MaxPause)
 	}
 	return nil
 }

@@ -15,9 +15,6 @@ type adminService struct {
 	server *Server
 }
 
-// maxPause is the longest a pause with an end may be; without one it lasts until resumed.
-const maxPause = 366 * 24 * time.Hour
-
 // SetMode sets who decides the profile.
 func (a *adminService) SetMode(ctx context.Context, r *qunerv1.SetModeRequest) (*qunerv1.SetModeResponse, error) {
 	change := daemon.ModeChange{Pause: time.Duration(r.GetPauseNs()), Resume: r.GetResume(), DryRun: r.GetDryRun()}
@@ -29,8 +26,8 @@ func (a *adminService) SetMode(ctx context.Context, r *qunerv1.SetModeRequest) (
 		change.Mode = mode
 	}
 	switch {
-	case change.Pause < 0 || change.Pause > maxPause:
-		return nil, badRequest("pause of %v: allowed is up to %v", change.Pause, maxPause)
+	case change.Pause < 0 || change.Pause > profiles.MaxPause:
+		return nil, badRequest("pause of %v: allowed is up to %v", change.Pause, profiles.MaxPause)
 	case change.Pause > 0 && change.Mode != profiles.ModeOff:
 		return nil, badRequest("a duration goes with mode off alone")
 	}
