@@ -36,7 +36,7 @@ func (w worker) Run(ctx context.Context, r daemon.TuneRun) (float64, error) {
 }
 
 // life is a short one with every way of moving a lever in it: a start, a switch of profile, a sweep that keeps its point,
-// a pause and its end, a stop. What it comes to does not matter here; after a crash most calls fail.
+// a self-test, a pause and its end, a stop. What it comes to does not matter here; after a crash most calls fail.
 func life(ctx context.Context, sim *hostsim.Sim) {
 	cfg := config.Default()
 	cfg.UntunedTraining = "performance"
@@ -55,7 +55,8 @@ func life(ctx context.Context, sim *hostsim.Sim) {
 	caller := daemon.Caller{}
 	set := func(m daemon.ModeChange) { _, _ = d.SetMode(ctx, caller, m) }
 	set(daemon.ModeChange{Mode: profiles.ModeTraining})
-	_, _ = d.Tune(ctx, daemon.TuneSpec{NoCPU: true, Apply: true, MaxSlowdown: 0.1, MaxWindows: 14, Force: true}, worker{sim})
+	_, _ = d.Tune(ctx, daemon.TuneSpec{NoCPU: true, Apply: true, MaxSlowdown: 0.1, MaxWindows: 6, Force: true}, worker{sim})
+	_, _ = d.Selftest(ctx, caller, false)
 	set(daemon.ModeChange{Mode: profiles.ModeOff})
 	set(daemon.ModeChange{Resume: true})
 	set(daemon.ModeChange{Mode: profiles.ModeAuto})
@@ -64,10 +65,10 @@ func life(ctx context.Context, sim *hostsim.Sim) {
 	_ = d.Close()
 }
 
-// machine sets up a simulated workstation for a test.
-func machine(t *testing.T) *hostsim.Sim {
+// machine sets up a simulated host for a test.
+func machine(t *testing.T, name string) *hostsim.Sim {
 	t.Helper()
-	f, err := hostsim.Load("workstation")
+	f, err := hostsim.Load(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,52 +94,67 @@ func memoryDir(t *testing.T) string {
 	return dir
 }
 
+// hosts are those with levers: each kind of lever is on one of them.
+func hosts() []string { return []string{"workstation", "laptop", "amd", "server", "locked"} }
+
 func TestALifeWithoutACrashLeavesTheHostAsFound(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		sim := machine(t)
-		before := sim.Digest()
-		life(t.Context(), sim)
-		if after := sim.Digest(); after != before {
-			t.Errorf("the host after a life is not the one before: %v", sim.Settings())
-		}
-	})
+	for _, name := range hosts() {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sim := machine(t, name)
+				before := sim.Digest()
+				life(t.Context(), sim)
+				if after := sim.Digest(); after != before {
+					t.Errorf("the host after a life is not the one before: %v", sim.Settings())
+				}
+			})
+		})
+	}
 }
 
 // TestACrashAtEveryWrite ends the process at each changing access there is, whole or torn, and restores as the service's
 // ExecStopPost does.
 func TestACrashAtEveryWrite(t *testing.T) {
+	for _, name := range hosts() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			crashEverywhere(t, name)
+		})
+	}
+}
+
+func crashEverywhere(t *testing.T, name string) {
 	boundaries := 0
 	synctest.Test(t, func(t *testing.T) {
-		sim := machine(t)
+		sim := machine(t, name)
 		life(t.Context(), sim)
 		boundaries = sim.Boundaries()
 	})
-	if boundaries < 100 {
+	if boundaries < 50 {
 		t.Fatalf("a life of %d changing accesses: too few to be the life this test means", boundaries)
 	}
 	for _, torn := range []bool{false, true} {
 		for k := 1; k <= boundaries; k += every {
-			name := fmt.Sprintf("%d of %d, torn %v", k, boundaries, torn)
 			if !crashAt(t, name, k, torn) {
 				return
 			}
 		}
 	}
-	t.Logf("%d write boundaries, every %d. of them whole and torn: host put back byte for byte each time", boundaries, every)
+	t.Logf("%s: %d write boundaries, every %d. of them whole and torn: host put back byte for byte each time", name, boundaries, every)
 }
 
 func crashAt(t *testing.T, name string, k int, torn bool) (ok bool) {
 	synctest.Test(t, func(t *testing.T) {
-		sim := machine(t)
+		sim := machine(t, name)
 		before := sim.Digest()
 		sim.CutAt(k, torn)
 		life(t.Context(), sim)
 		sim.Heal()
 		if err := restore(t.Context(), sim); err != nil {
-			t.Errorf("crash at %s: restore: %v", name, err)
+			t.Errorf("crash at %d, torn %v: restore: %v", k, torn, err)
 		}
 		if after := sim.Digest(); after != before {
-			t.Errorf("crash at %s: the host is not as found: %v", name, sim.Settings())
+			t.Errorf("crash at %d, torn %v: the host is not as found: %v", k, torn, sim.Settings())
 		}
 		ok = !t.Failed()
 	})
