@@ -42,8 +42,8 @@ func (w *Window) result(r CloseRequest, asked time.Time, ends []end) Result {
 	}
 	if r.Work > 0 && res.Method != Unknown {
 		res.HasPerUnit = true
-		res.PerUnit = unit.FromJoules(res.Energy.Joules() / r.Work)
-		res.PerUnitHalfWidth = unit.FromJoules(res.HalfWidth.Joules() / r.Work)
+		res.PerUnit = res.Energy.Joules() / r.Work
+		res.PerUnitHalfWidth = res.HalfWidth.Joules() / r.Work
 	}
 	return res
 }

@@ -144,8 +144,8 @@ type Result struct {
 
 	Work             float64
 	Unit             string
-	PerUnit          unit.Energy // per unit of work; when HasPerUnit
-	PerUnitHalfWidth unit.Energy
+	PerUnit          float64 // joules per unit of work, when HasPerUnit: a unit may cost less than any unit.Energy
+	PerUnitHalfWidth float64 // joules, 95 %
 	HasPerUnit       bool
 
 	Platform    unit.Energy // psys over the window, whoever caused it; never part of the sum; when HasPlatform

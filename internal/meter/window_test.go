@@ -150,10 +150,15 @@ func TestWindowChargesWhatTheDevicesDrew(t *testing.T) {
 		if res.Gross != gross || res.Energy != res.Gross-res.Floor || !res.AboveIdle || res.Duration != time.Minute {
 			t.Errorf("%+v", res)
 		}
-		within(t, "per epoch", res.PerUnit, res.Energy/2, 1)
+		within(t, "per epoch", unit.FromJoules(res.PerUnit), res.Energy/2, 1)
 		within(t, "platform", res.Platform, r.sim.Truth("psys")-psys, unit.Joule)
 		if res.Backend != "nvml_counter+rapl" || res.Share != "exclusive" || res.Workload != "training" {
 			t.Errorf("%+v", res)
+		}
+		tiny := r.open(meter.OpenRequest{Exact: true})
+		time.Sleep(10 * time.Second)
+		if flop := r.close(tiny, meter.CloseRequest{Synced: true, Work: 1e12}); flop.PerUnit <= 0 || flop.PerUnit > 1e-7 || flop.PerUnitHalfWidth <= 0 {
+			t.Errorf("a trillion units of work cost %g J ± %g J each: never a fabricated zero", flop.PerUnit, flop.PerUnitHalfWidth)
 		}
 		has(t, res.Reasons, meter.ReasonFloorCaller)
 		if slices.Contains(res.Reasons, meter.ReasonUnsynced) || slices.Contains(res.Reasons, meter.ReasonFloorNone) {

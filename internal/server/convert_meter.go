@@ -43,8 +43,7 @@ func resultOut(r meter.Result) *qunerv1.WindowResult {
 		out.UpperBoundUj = &bound
 	}
 	if r.HasPerUnit {
-		joules := r.PerUnit.Joules()
-		out.JoulesPerUnit, out.JoulesPerUnitHalfWidth = &joules, r.PerUnitHalfWidth.Joules()
+		out.JoulesPerUnit, out.JoulesPerUnitHalfWidth = &r.PerUnit, r.PerUnitHalfWidth
 	}
 	return out
 }
