@@ -24,6 +24,7 @@ func looking() []string {
 	return []string{
 		"", "doctor", "status", "meter", "history", "version", "man DIR", "rollback",
 		"points", "points list", "points show", "levers", "levers list",
+		"prime", "prime status", // of this machine, not of the daemon's
 		"completion", "completion bash", "completion zsh", "completion fish", "completion powershell", "help",
 	}
 }
@@ -40,6 +41,8 @@ func moving(lever string) map[string][]string {
 		"points forget": {"points", "forget", "--all"},
 		"levers take":   {"levers", "take", lever},
 		"levers yield":  {"levers", "yield", lever},
+		"prime enable":  {"prime", "enable"},
+		"prime disable": {"prime", "disable"},
 	}
 }
 

@@ -75,7 +75,7 @@ Exit codes: 0 ok, 1 error, 2 usage, 3 daemon unreachable, 4 denied,
 		c.GroupID = "look"
 		root.AddCommand(c)
 	}
-	for _, c := range []*cobra.Command{a.tuneCmd(), a.profileCmd(), a.pauseCmd(), a.resumeCmd(), a.applyCmd(), a.leversCmd(), a.selftestCmd()} {
+	for _, c := range []*cobra.Command{a.tuneCmd(), a.profileCmd(), a.pauseCmd(), a.resumeCmd(), a.applyCmd(), a.leversCmd(), a.selftestCmd(), a.primeCmd()} {
 		c.GroupID = "move"
 		root.AddCommand(c)
 	}
