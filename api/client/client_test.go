@@ -83,7 +83,7 @@ func (m *meter) answer(r *qunerv1.SessionRequest) *qunerv1.SessionResponse {
 		if m.closed != nil {
 			m.closed <- c.Close.GetId()
 		}
-		result := &qunerv1.WindowResult{Id: c.Close.GetId(), Method: qunerv1.Method_METHOD_SAMPLED, EnergyUj: int64(joules) * 1e6, HalfWidthUj: 1e4}
+		result := &qunerv1.WindowResult{Id: c.Close.GetId(), Method: qunerv1.Method_METHOD_SAMPLED, EnergyUj: new(int64(joules) * 1e6), HalfWidthUj: new(int64(1e4))}
 		if work := c.Close.GetWork(); work > 0 {
 			per := float64(joules) / work
 			result.JoulesPerUnit = &per

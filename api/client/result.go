@@ -18,6 +18,9 @@ func (r Result) Measured() bool { return r.Window.GetMethod() == qunerv1.Method_
 // Joules returns the window's energy and the half-width of its 95 % interval; above idle if the window had a floor.
 // ok is false when it is unknown: see UpperBound then. An estimate is ok and not Measured.
 func (r Result) Joules() (joules, halfWidth float64, ok bool) {
+	if r.Window == nil || r.Window.EnergyUj == nil {
+		return 0, 0, false
+	}
 	switch r.Window.GetMethod() {
 	case qunerv1.Method_METHOD_SAMPLED, qunerv1.Method_METHOD_ESTIMATED:
 		return micro(r.Window.GetEnergyUj()), micro(r.Window.GetHalfWidthUj()), true

@@ -82,6 +82,17 @@ func count(n int) uint32 {
 	return uint32(min(max(n, 0), math.MaxUint32)) //nolint:gosec // bounded
 }
 
+// known is a figure on the wire: absent where it is not one.
+func known[T any](v T, is bool) *T {
+	if !is {
+		return nil
+	}
+	return &v
+}
+
+// finite is a measured figure on the wire: absent where it is infinite or not a number.
+func finite(v float64) *float64 { return known(v, !math.IsNaN(v) && !math.IsInf(v, 0)) }
+
 // each converts a list.
 func each[A, B any](list []A, f func(A) B) []B {
 	out := make([]B, len(list))
@@ -118,7 +129,7 @@ func statusOut(s *daemon.Status) *qunerv1.Status {
 		Profile: profileOut(s.Profile), Mode: modeStateOut(s.Mode), NeedsTune: s.NeedsTune, PointSource: string(s.PointSource),
 		Levers: each(s.Levers, leverOut), Missing: each(s.Missing, missingOut), Devices: each(s.Devices, powerOut),
 		Signal: &qunerv1.Signal{
-			GpuUtilisation: s.Signal.Sample.GPUUtilisation, Load1: s.Signal.Sample.Load1, Cpus: count(s.Signal.Sample.CPUs),
+			GpuUtilisation: known(s.Signal.Sample.GPUUtilisation, s.Signal.Sample.GPUs > 0), Load1: s.Signal.Sample.Load1, Cpus: count(s.Signal.Sample.CPUs),
 			Proposes: profileOut(s.Signal.Proposes), Agreeing: count(s.Signal.Agreeing), Needed: count(s.Signal.Needed),
 		},
 		Tune: &qunerv1.TuneState{
@@ -138,7 +149,7 @@ func leverOut(l levers.State) *qunerv1.LeverState {
 
 func powerOut(d meter.DevicePower) *qunerv1.DevicePower {
 	return &qunerv1.DevicePower{
-		Device: d.Device, Label: d.Label, Backend: string(d.Backend), PowerUw: int64(d.Power), Known: d.Known, Reason: d.Reason,
+		Device: d.Device, Label: d.Label, Backend: string(d.Backend), PowerUw: known(int64(d.Power), d.Known), Known: d.Known, Reason: d.Reason,
 	}
 }
 
@@ -175,7 +186,7 @@ func pointsOut(points []profiles.TunedPoint, here profiles.Fingerprint) []*quner
 		return &qunerv1.TunedPoint{
 			Id: p.ID, Profile: profileOut(p.Profile), Workload: p.Workload, PowerSource: string(p.PowerSource),
 			Settings: settingsOut(p.Point, p.Units), Verdict: p.Verdict, Certified: p.Certified, Objective: p.Objective,
-			Saving: p.Saving, SavingHalfWidth: p.SavingHalfWidth, Slowdown: p.Slowdown, Windows: count(p.Windows),
+			Saving: finite(p.Saving), SavingHalfWidth: finite(p.SavingHalfWidth), Slowdown: finite(p.Slowdown), Windows: count(p.Windows),
 			SweepEnergyUj: int64(p.Energy), TunedAtUnixNs: unixNano(p.TunedAt), Fingerprint: p.Hard,
 			Fits: p.Hard == hard, Revalidate: p.Hard == hard && p.Soft != soft,
 		}

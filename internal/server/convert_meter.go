@@ -1,8 +1,11 @@
 package server
 
 import (
+	"slices"
+
 	qunerv1 "github.com/qunerd/quner/api/quner/v1"
 	"github.com/qunerd/quner/internal/meter"
+	"github.com/qunerd/quner/internal/unit"
 )
 
 // openIn is a caller's request: the owner is who the kernel says calls, whatever the message holds.
@@ -30,36 +33,49 @@ func methodOut(m meter.Method) qunerv1.Method {
 }
 
 func resultOut(r meter.Result) *qunerv1.WindowResult {
+	is := r.Method != meter.Unknown || len(r.Devices) > 0 && !slices.ContainsFunc(r.Devices, unseen)
+	joules := func(e unit.Energy) *int64 { return known(int64(e), is) }
 	out := &qunerv1.WindowResult{
 		Id: r.ID, Name: r.Name, Workload: r.Workload, DurationNs: int64(r.Duration),
 		Method: methodOut(r.Method), Backend: r.Backend,
-		EnergyUj: int64(r.Energy), HalfWidthUj: int64(r.HalfWidth), GrossUj: int64(r.Gross), FloorUj: int64(r.Floor),
+		EnergyUj: joules(r.Energy), HalfWidthUj: joules(r.HalfWidth), GrossUj: joules(r.Gross), FloorUj: joules(r.Floor),
 		AboveIdle: r.AboveIdle, Coverage: r.Coverage, MaxGapNs: int64(r.MaxGap), Reasons: r.Reasons,
 		Devices: each(r.Devices, deviceOut), Stages: each(r.Stages, stageOut),
-		Work: r.Work, Unit: r.Unit, PlatformUj: int64(r.Platform), HasPlatform: r.HasPlatform, Share: r.Share,
+		Work: r.Work, Unit: r.Unit, PlatformUj: known(int64(r.Platform), r.HasPlatform), HasPlatform: r.HasPlatform, Share: r.Share,
 	}
 	if r.HasUpperBound {
 		bound := int64(r.UpperBound)
 		out.UpperBoundUj = &bound
 	}
 	if r.HasPerUnit {
-		out.JoulesPerUnit, out.JoulesPerUnitHalfWidth = &r.PerUnit, r.PerUnitHalfWidth
+		out.JoulesPerUnit, out.JoulesPerUnitHalfWidth = finite(r.PerUnit), finite(r.PerUnitHalfWidth)
 	}
 	return out
 }
 
+// unseen tells whether nothing at all was measured of a device: its energies are then no figures, not even for sums.
+func unseen(d meter.DeviceEnergy) bool { return d.Method == meter.Unknown && d.Coverage <= 0 }
+
 func deviceOut(d meter.DeviceEnergy) *qunerv1.DeviceEnergy {
-	return &qunerv1.DeviceEnergy{
+	joules := func(e unit.Energy) *int64 { return known(int64(e), !unseen(d)) }
+	out := &qunerv1.DeviceEnergy{
 		Device: d.Device, Label: d.Label, Backend: string(d.Backend), Method: methodOut(d.Method),
-		EnergyUj: int64(d.Energy), HalfWidthUj: int64(d.HalfWidth), GrossUj: int64(d.Gross), FloorUj: int64(d.Floor),
+		EnergyUj: joules(d.Energy), HalfWidthUj: joules(d.HalfWidth), GrossUj: joules(d.Gross), FloorUj: joules(d.Floor),
 		Floor: d.FloorFrom, Coverage: d.Coverage, MaxGapNs: int64(d.MaxGap), Reasons: d.Reasons,
-		Terms: &qunerv1.Terms{
-			EdgesUj: int64(d.Terms.Edges), FloorUj: int64(d.Terms.Floor), ClockUj: int64(d.Terms.Clock), GainUj: int64(d.Terms.Gain),
-		},
-		DeviceTotalUj: int64(d.Total),
+		DeviceTotalUj: joules(d.Total),
 	}
+	if !unseen(d) {
+		out.Terms = &qunerv1.Terms{
+			EdgesUj: int64(d.Terms.Edges), FloorUj: int64(d.Terms.Floor), ClockUj: int64(d.Terms.Clock), GainUj: int64(d.Terms.Gain),
+		}
+	}
+	return out
 }
 
+// stageOut is a stage; one in which no counter moved has no energies.
 func stageOut(s meter.Stage) *qunerv1.Stage {
-	return &qunerv1.Stage{Name: s.Name, DurationNs: int64(s.Duration), EnergyUj: int64(s.Energy), GrossUj: int64(s.Gross)}
+	moved := s.Gross != 0
+	return &qunerv1.Stage{
+		Name: s.Name, DurationNs: int64(s.Duration), EnergyUj: known(int64(s.Energy), moved), GrossUj: known(int64(s.Gross), moved),
+	}
 }

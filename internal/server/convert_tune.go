@@ -3,6 +3,8 @@ package server
 import (
 	"math"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	qunerv1 "github.com/qunerd/quner/api/quner/v1"
 	"github.com/qunerd/quner/internal/daemon"
@@ -24,11 +26,12 @@ func progressOut(p tune.Progress, best string) *qunerv1.TuneProgress {
 		Window: count(p.Window), MaxWindows: count(p.Max), State: []string{p.Label}, Best: best, Voided: s.Void,
 		Phase: string(p.Phase),
 	}
+	hasEnergy := s.Joules > 0
 	if s.Seconds > 0 {
-		out.WorkPerSecond, out.Watts = s.Work/s.Seconds, s.Joules/s.Seconds
+		out.WorkPerSecond, out.Watts = finite(s.Work/s.Seconds), known(s.Joules/s.Seconds, hasEnergy)
 	}
 	if s.Work > 0 {
-		out.JoulesPerWork = s.Joules / s.Work
+		out.JoulesPerWork = known(s.Joules/s.Work, hasEnergy)
 	}
 	return out
 }
@@ -75,21 +78,27 @@ func (l *leader) cost(s tune.Sample) float64 {
 	}
 }
 
-func reportOut(r daemon.TuneReport, spec daemon.TuneSpec) *qunerv1.TuneReport {
+// reportOut is a sweep's end; units are those of the levers' values. Of an axis that makes no difference nothing is
+// chosen: it stays as it was found.
+func reportOut(r daemon.TuneReport, spec daemon.TuneSpec, units map[string]string) *qunerv1.TuneReport {
 	res := r.Result
 	out := &qunerv1.TuneReport{
-		Chosen: settingsOut(r.Chosen, nil), Verdict: string(r.Verdict()), Certified: r.Certified(),
-		Saving: res.Saved.Value, SavingHalfWidth: half(res.Saved), Slowdown: res.Slowdown.Value,
-		Windows: count(res.Windows), Voided: count(res.Voided), EnergyUj: int64(r.Energy), Applied: r.Applied,
+		Chosen: settingsOut(r.Chosen, units), Verdict: string(r.Verdict()), Certified: r.Certified(),
+		Saving: finite(res.Saved.Value), SavingHalfWidth: half(res.Saved), Slowdown: finite(res.Slowdown.Value),
+		Windows: count(res.Windows), Voided: count(res.Voided), Applied: r.Applied,
+		EnergyUj:  known(int64(r.Energy), r.Energy > 0 && r.Verdict() != tune.NoEnergy),
 		Principle: res.Principle, Objective: res.Objective.String(), MaxSlowdown: spec.MaxSlowdown,
 		Note: sentences(r.Note, res.Note),
 	}
-	if !math.IsInf(res.Payback, 0) && !math.IsNaN(res.Payback) {
-		out.PaybackS = res.Payback
+	if r.Certified() && res.Payback > 0 {
+		out.PaybackS = finite(res.Payback)
+	}
+	if r.Verdict() == tune.Flat {
+		out.Chosen, out.Note = nil, sentences(res.Note)
 	}
 	for i, a := range res.Axes {
 		axis := &qunerv1.AxisReport{Name: a.Name, Verdict: string(a.Verdict)}
-		if a.Chosen >= 0 && a.Chosen < len(a.States) {
+		if a.Chosen >= 0 && a.Chosen < len(a.States) && a.Verdict != tune.Flat {
 			axis.Chosen = a.States[a.Chosen].Label
 		}
 		out.Axes = append(out.Axes, axis)
@@ -102,34 +111,37 @@ func reportOut(r daemon.TuneReport, spec daemon.TuneSpec) *qunerv1.TuneReport {
 	return out
 }
 
-// statesOut are the states of an axis that were measured, or chosen; the others have no figures to report.
+// statesOut are the states of an axis: those that were not measured have the reason for that, and no figures.
 func statesOut(a tune.AxisResult) []*qunerv1.StateReport {
 	var out []*qunerv1.StateReport
 	for i, s := range a.States {
-		if s.Windows == 0 && i != a.Chosen {
-			continue
+		state := &qunerv1.StateReport{
+			Axis: a.Name, State: []string{s.Label}, Windows: count(s.Windows), Skipped: s.Skipped,
+			WorkPerSecond: finite(s.WorkPerSecond.Value), WorkPerSecondHalfWidth: half(s.WorkPerSecond),
+			Watts: finite(s.Watts.Value), WattsHalfWidth: half(s.Watts),
+			JoulesPerWork: finite(s.JoulesPerWork.Value), JoulesPerWorkHalfWidth: half(s.JoulesPerWork),
+			AchievedWatts: finite(s.Achieved), Allowed: s.Allowed, InBand: s.InBand, Found: i == a.Found, Chosen: i == a.Chosen && a.Verdict != tune.Flat,
 		}
-		out = append(out, &qunerv1.StateReport{
-			State: []string{s.Label}, Windows: count(s.Windows),
-			WorkPerSecond: s.WorkPerSecond.Value, WorkPerSecondHalfWidth: half(s.WorkPerSecond),
-			Watts: s.Watts.Value, WattsHalfWidth: half(s.Watts),
-			JoulesPerWork: s.JoulesPerWork.Value, JoulesPerWorkHalfWidth: half(s.JoulesPerWork),
-			AchievedWatts: s.Achieved, Allowed: s.Allowed, InBand: s.InBand, Found: i == a.Found, Chosen: i == a.Chosen,
-		})
+		if s.SameAs >= 0 && s.SameAs < len(a.States) {
+			state.SameAs = a.States[s.SameAs].Label
+		}
+		out = append(out, state)
 	}
 	return out
 }
 
-// half is the larger half of an interval.
-func half(i tune.Interval) float64 { return max(i.High-i.Value, i.Value-i.Low) }
+// half is the larger half of an interval; absent while the interval has no end.
+func half(i tune.Interval) *float64 { return finite(max(i.High-i.Value, i.Value-i.Low)) }
 
-// sentences joins notes for one line.
+// sentences makes whole sentences of notes and joins them.
 func sentences(notes ...string) string {
 	var said []string
 	for _, n := range notes {
-		if n != "" {
-			said = append(said, n)
+		if n == "" {
+			continue
 		}
+		first, rest := utf8.DecodeRuneInString(n)
+		said = append(said, string(unicode.ToUpper(first))+strings.TrimSuffix(n[rest:], ".")+".")
 	}
-	return strings.Join(said, "; ")
+	return strings.Join(said, " ")
 }

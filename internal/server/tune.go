@@ -48,7 +48,16 @@ func (a *adminService) Tune(stream tuneStream) error {
 	if spec.DryRun {
 		return nil
 	}
-	return w.send(&qunerv1.TuneResponse{Message: &qunerv1.TuneResponse_Report{Report: reportOut(report, spec)}})
+	return w.send(&qunerv1.TuneResponse{Message: &qunerv1.TuneResponse_Report{Report: reportOut(report, spec, a.units())}})
+}
+
+// units are those of the levers' values.
+func (a *adminService) units() map[string]string {
+	units := map[string]string{}
+	for _, l := range a.server.daemon.Status().Levers {
+		units[l.Name] = l.Unit
+	}
+	return units
 }
 
 // defaultSlowdown is the loss of speed a caller allows who does not say.

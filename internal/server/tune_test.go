@@ -59,9 +59,9 @@ func theReport() daemon.TuneReport {
 			Axes: []tune.AxisResult{{
 				Name: "gpu", Found: 2, Chosen: 0, Verdict: tune.Edge,
 				States: []tune.StateResult{
-					{Label: "100 W", Windows: 2, JoulesPerWork: tune.Interval{Value: 50, Low: 49, High: 52}, Allowed: true, InBand: true},
-					{Label: "200 W", Skipped: "not reached", JoulesPerWork: tune.Interval{Value: nan, Low: nan, High: nan}},
-					{Label: "300 W", Windows: 2, JoulesPerWork: tune.Interval{Value: 100, Low: 99, High: 101}, Allowed: true},
+					{Label: "100 W", Windows: 2, SameAs: tune.Nothing, JoulesPerWork: tune.Interval{Value: 50, Low: 49, High: 52}, Allowed: true, InBand: true},
+					{Label: "200 W", SameAs: tune.Nothing, Skipped: "not reached", JoulesPerWork: tune.Interval{Value: nan, Low: nan, High: nan}},
+					{Label: "300 W", Windows: 2, SameAs: tune.Nothing, JoulesPerWork: tune.Interval{Value: 100, Low: 99, High: 101}, Allowed: true},
 				},
 			}},
 		},
@@ -132,8 +132,9 @@ func TestTune(t *testing.T) {
 		r.GetChosenLabels()[0] != "100 W" || r.GetChosen()[0].GetValue() != "100000" || r.GetPrinciple() != tune.Principle {
 		t.Errorf("%v", r)
 	}
-	if states := r.GetStates(); len(states) != 2 || !states[0].GetChosen() || !states[1].GetFound() || states[0].GetJoulesPerWorkHalfWidth() != 2 {
-		t.Errorf("a state that was not measured has no figures to show: %v", states)
+	if states := r.GetStates(); len(states) != 3 || !states[0].GetChosen() || !states[2].GetFound() || states[0].GetJoulesPerWorkHalfWidth() != 2 ||
+		states[1].GetSkipped() != "not reached" || states[1].JoulesPerWork != nil || states[1].GetSameAs() != "" {
+		t.Errorf("a state that was not measured has a reason and no figures: %v", states)
 	}
 	if _, err := c.Recv(); !errors.Is(err, io.EOF) {
 		t.Errorf("the end: %v", err)
@@ -303,9 +304,9 @@ func TestReportOfASweepThatFoundNothing(t *testing.T) {
 	r := reportOut(daemon.TuneReport{Result: tune.Result{
 		Saved: tune.Interval{Value: nan, Low: nan, High: nan}, Payback: math.Inf(1), Note: "in turn",
 		Axes: []tune.AxisResult{{Name: "gpu", Chosen: tune.Nothing, Verdict: tune.NoEnergy}},
-	}, Note: "nothing to apply"}, daemon.TuneSpec{})
-	if r.GetVerdict() != "no_energy" || r.GetCertified() || r.GetPaybackS() != 0 || len(r.GetChosenLabels()) != 0 ||
-		!math.IsNaN(r.GetSaving()) || r.GetNote() != "nothing to apply; in turn" {
+	}, Note: "nothing to apply"}, daemon.TuneSpec{}, nil)
+	if r.GetVerdict() != "no_energy" || r.GetCertified() || r.PaybackS != nil || len(r.GetChosenLabels()) != 0 ||
+		r.Saving != nil || r.GetNote() != "Nothing to apply. In turn." {
 		t.Errorf("%v", r)
 	}
 }

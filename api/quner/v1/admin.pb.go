@@ -1036,12 +1036,12 @@ type TuneProgress struct {
 	Window        uint32                 `protobuf:"varint,1,opt,name=window,proto3" json:"window,omitempty"`
 	MaxWindows    uint32                 `protobuf:"varint,2,opt,name=max_windows,json=maxWindows,proto3" json:"max_windows,omitempty"`
 	State         []string               `protobuf:"bytes,3,rep,name=state,proto3" json:"state,omitempty"`
-	WorkPerSecond float64                `protobuf:"fixed64,4,opt,name=work_per_second,json=workPerSecond,proto3" json:"work_per_second,omitempty"`
-	Watts         float64                `protobuf:"fixed64,5,opt,name=watts,proto3" json:"watts,omitempty"`
-	JoulesPerWork float64                `protobuf:"fixed64,6,opt,name=joules_per_work,json=joulesPerWork,proto3" json:"joules_per_work,omitempty"`
-	Best          string                 `protobuf:"bytes,7,opt,name=best,proto3" json:"best,omitempty"`     // label of the best state so far; empty before there is one
-	Voided        string                 `protobuf:"bytes,8,opt,name=voided,proto3" json:"voided,omitempty"` // why this window does not count
-	Phase         string                 `protobuf:"bytes,9,opt,name=phase,proto3" json:"phase,omitempty"`   // "pre-check", "pass", "refine"
+	WorkPerSecond *float64               `protobuf:"fixed64,4,opt,name=work_per_second,json=workPerSecond,proto3,oneof" json:"work_per_second,omitempty"`
+	Watts         *float64               `protobuf:"fixed64,5,opt,name=watts,proto3,oneof" json:"watts,omitempty"`                                        // absent without an energy counter
+	JoulesPerWork *float64               `protobuf:"fixed64,6,opt,name=joules_per_work,json=joulesPerWork,proto3,oneof" json:"joules_per_work,omitempty"` // absent without an energy counter
+	Best          string                 `protobuf:"bytes,7,opt,name=best,proto3" json:"best,omitempty"`                                                  // label of the best state so far; empty before there is one
+	Voided        string                 `protobuf:"bytes,8,opt,name=voided,proto3" json:"voided,omitempty"`                                              // why this window does not count
+	Phase         string                 `protobuf:"bytes,9,opt,name=phase,proto3" json:"phase,omitempty"`                                                // "pre-check", "pass", "refine"
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1098,22 +1098,22 @@ func (x *TuneProgress) GetState() []string {
 }
 
 func (x *TuneProgress) GetWorkPerSecond() float64 {
-	if x != nil {
-		return x.WorkPerSecond
+	if x != nil && x.WorkPerSecond != nil {
+		return *x.WorkPerSecond
 	}
 	return 0
 }
 
 func (x *TuneProgress) GetWatts() float64 {
-	if x != nil {
-		return x.Watts
+	if x != nil && x.Watts != nil {
+		return *x.Watts
 	}
 	return 0
 }
 
 func (x *TuneProgress) GetJoulesPerWork() float64 {
-	if x != nil {
-		return x.JoulesPerWork
+	if x != nil && x.JoulesPerWork != nil {
+		return *x.JoulesPerWork
 	}
 	return 0
 }
@@ -1139,7 +1139,7 @@ func (x *TuneProgress) GetPhase() string {
 	return ""
 }
 
-// TuneReport ends the sweep.
+// TuneReport ends the sweep. A figure that is not known, or not yet, is absent: never 0, infinite or not a number.
 type TuneReport struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Axes            []*AxisReport          `protobuf:"bytes,1,rep,name=axes,proto3" json:"axes,omitempty"`
@@ -1148,13 +1148,13 @@ type TuneReport struct {
 	ChosenLabels    []string               `protobuf:"bytes,4,rep,name=chosen_labels,json=chosenLabels,proto3" json:"chosen_labels,omitempty"`
 	Verdict         string                 `protobuf:"bytes,5,opt,name=verdict,proto3" json:"verdict,omitempty"` // interior, edge, flat, uncertified, no_energy
 	Certified       bool                   `protobuf:"varint,6,opt,name=certified,proto3" json:"certified,omitempty"`
-	Saving          float64                `protobuf:"fixed64,7,opt,name=saving,proto3" json:"saving,omitempty"` // fraction of joules per work against the state found
-	SavingHalfWidth float64                `protobuf:"fixed64,8,opt,name=saving_half_width,json=savingHalfWidth,proto3" json:"saving_half_width,omitempty"`
-	Slowdown        float64                `protobuf:"fixed64,9,opt,name=slowdown,proto3" json:"slowdown,omitempty"`
+	Saving          *float64               `protobuf:"fixed64,7,opt,name=saving,proto3,oneof" json:"saving,omitempty"`                                            // fraction of joules per work against the state found
+	SavingHalfWidth *float64               `protobuf:"fixed64,8,opt,name=saving_half_width,json=savingHalfWidth,proto3,oneof" json:"saving_half_width,omitempty"` // absent while there is no spread to learn from
+	Slowdown        *float64               `protobuf:"fixed64,9,opt,name=slowdown,proto3,oneof" json:"slowdown,omitempty"`
 	Windows         uint32                 `protobuf:"varint,10,opt,name=windows,proto3" json:"windows,omitempty"`
 	Voided          uint32                 `protobuf:"varint,11,opt,name=voided,proto3" json:"voided,omitempty"`
-	EnergyUj        int64                  `protobuf:"varint,12,opt,name=energy_uj,json=energyUj,proto3" json:"energy_uj,omitempty"`          // spent by the sweep
-	PaybackS        float64                `protobuf:"fixed64,13,opt,name=payback_s,json=paybackS,proto3" json:"payback_s,omitempty"`         // of this work at the measured saving; 0: never
+	EnergyUj        *int64                 `protobuf:"varint,12,opt,name=energy_uj,json=energyUj,proto3,oneof" json:"energy_uj,omitempty"`    // spent by the sweep; absent without an energy counter
+	PaybackS        *float64               `protobuf:"fixed64,13,opt,name=payback_s,json=paybackS,proto3,oneof" json:"payback_s,omitempty"`   // of this work at the saving; absent unless that is certified and above 0
 	MoreWindows     uint32                 `protobuf:"varint,14,opt,name=more_windows,json=moreWindows,proto3" json:"more_windows,omitempty"` // wanted to certify; 0: none
 	Applied         bool                   `protobuf:"varint,15,opt,name=applied,proto3" json:"applied,omitempty"`
 	Principle       string                 `protobuf:"bytes,16,opt,name=principle,proto3" json:"principle,omitempty"`
@@ -1238,22 +1238,22 @@ func (x *TuneReport) GetCertified() bool {
 }
 
 func (x *TuneReport) GetSaving() float64 {
-	if x != nil {
-		return x.Saving
+	if x != nil && x.Saving != nil {
+		return *x.Saving
 	}
 	return 0
 }
 
 func (x *TuneReport) GetSavingHalfWidth() float64 {
-	if x != nil {
-		return x.SavingHalfWidth
+	if x != nil && x.SavingHalfWidth != nil {
+		return *x.SavingHalfWidth
 	}
 	return 0
 }
 
 func (x *TuneReport) GetSlowdown() float64 {
-	if x != nil {
-		return x.Slowdown
+	if x != nil && x.Slowdown != nil {
+		return *x.Slowdown
 	}
 	return 0
 }
@@ -1273,15 +1273,15 @@ func (x *TuneReport) GetVoided() uint32 {
 }
 
 func (x *TuneReport) GetEnergyUj() int64 {
-	if x != nil {
-		return x.EnergyUj
+	if x != nil && x.EnergyUj != nil {
+		return *x.EnergyUj
 	}
 	return 0
 }
 
 func (x *TuneReport) GetPaybackS() float64 {
-	if x != nil {
-		return x.PaybackS
+	if x != nil && x.PaybackS != nil {
+		return *x.PaybackS
 	}
 	return 0
 }
@@ -1388,22 +1388,26 @@ func (x *AxisReport) GetChosen() string {
 	return ""
 }
 
-// StateReport is one state with what was measured in it. Half-widths are of 95 % intervals.
+// StateReport is one state with what was measured in it. Half-widths are of 95 % intervals. What was not measured is
+// absent; so are the half-widths while there is no spread to learn from.
 type StateReport struct {
 	state                  protoimpl.MessageState `protogen:"open.v1"`
 	State                  []string               `protobuf:"bytes,1,rep,name=state,proto3" json:"state,omitempty"`
 	Windows                uint32                 `protobuf:"varint,2,opt,name=windows,proto3" json:"windows,omitempty"`
-	WorkPerSecond          float64                `protobuf:"fixed64,3,opt,name=work_per_second,json=workPerSecond,proto3" json:"work_per_second,omitempty"`
-	WorkPerSecondHalfWidth float64                `protobuf:"fixed64,4,opt,name=work_per_second_half_width,json=workPerSecondHalfWidth,proto3" json:"work_per_second_half_width,omitempty"`
-	Watts                  float64                `protobuf:"fixed64,5,opt,name=watts,proto3" json:"watts,omitempty"`
-	WattsHalfWidth         float64                `protobuf:"fixed64,6,opt,name=watts_half_width,json=wattsHalfWidth,proto3" json:"watts_half_width,omitempty"`
-	JoulesPerWork          float64                `protobuf:"fixed64,7,opt,name=joules_per_work,json=joulesPerWork,proto3" json:"joules_per_work,omitempty"`
-	JoulesPerWorkHalfWidth float64                `protobuf:"fixed64,8,opt,name=joules_per_work_half_width,json=joulesPerWorkHalfWidth,proto3" json:"joules_per_work_half_width,omitempty"`
-	AchievedWatts          float64                `protobuf:"fixed64,9,opt,name=achieved_watts,json=achievedWatts,proto3" json:"achieved_watts,omitempty"` // of the devices the axis moves
-	Allowed                bool                   `protobuf:"varint,10,opt,name=allowed,proto3" json:"allowed,omitempty"`                                  // meets the speed floor
+	WorkPerSecond          *float64               `protobuf:"fixed64,3,opt,name=work_per_second,json=workPerSecond,proto3,oneof" json:"work_per_second,omitempty"`
+	WorkPerSecondHalfWidth *float64               `protobuf:"fixed64,4,opt,name=work_per_second_half_width,json=workPerSecondHalfWidth,proto3,oneof" json:"work_per_second_half_width,omitempty"`
+	Watts                  *float64               `protobuf:"fixed64,5,opt,name=watts,proto3,oneof" json:"watts,omitempty"`
+	WattsHalfWidth         *float64               `protobuf:"fixed64,6,opt,name=watts_half_width,json=wattsHalfWidth,proto3,oneof" json:"watts_half_width,omitempty"`
+	JoulesPerWork          *float64               `protobuf:"fixed64,7,opt,name=joules_per_work,json=joulesPerWork,proto3,oneof" json:"joules_per_work,omitempty"`
+	JoulesPerWorkHalfWidth *float64               `protobuf:"fixed64,8,opt,name=joules_per_work_half_width,json=joulesPerWorkHalfWidth,proto3,oneof" json:"joules_per_work_half_width,omitempty"`
+	AchievedWatts          *float64               `protobuf:"fixed64,9,opt,name=achieved_watts,json=achievedWatts,proto3,oneof" json:"achieved_watts,omitempty"` // of the devices the axis moves
+	Allowed                bool                   `protobuf:"varint,10,opt,name=allowed,proto3" json:"allowed,omitempty"`                                        // meets the speed floor
 	InBand                 bool                   `protobuf:"varint,11,opt,name=in_band,json=inBand,proto3" json:"in_band,omitempty"`
 	Found                  bool                   `protobuf:"varint,12,opt,name=found,proto3" json:"found,omitempty"`
 	Chosen                 bool                   `protobuf:"varint,13,opt,name=chosen,proto3" json:"chosen,omitempty"`
+	Axis                   string                 `protobuf:"bytes,14,opt,name=axis,proto3" json:"axis,omitempty"`                   // the axis whose state this is
+	SameAs                 string                 `protobuf:"bytes,15,opt,name=same_as,json=sameAs,proto3" json:"same_as,omitempty"` // label of the state that stands for this one, since both draw the same; empty: it stands for itself
+	Skipped                string                 `protobuf:"bytes,16,opt,name=skipped,proto3" json:"skipped,omitempty"`             // why it was not measured; empty if it was
 	unknownFields          protoimpl.UnknownFields
 	sizeCache              protoimpl.SizeCache
 }
@@ -1453,50 +1457,50 @@ func (x *StateReport) GetWindows() uint32 {
 }
 
 func (x *StateReport) GetWorkPerSecond() float64 {
-	if x != nil {
-		return x.WorkPerSecond
+	if x != nil && x.WorkPerSecond != nil {
+		return *x.WorkPerSecond
 	}
 	return 0
 }
 
 func (x *StateReport) GetWorkPerSecondHalfWidth() float64 {
-	if x != nil {
-		return x.WorkPerSecondHalfWidth
+	if x != nil && x.WorkPerSecondHalfWidth != nil {
+		return *x.WorkPerSecondHalfWidth
 	}
 	return 0
 }
 
 func (x *StateReport) GetWatts() float64 {
-	if x != nil {
-		return x.Watts
+	if x != nil && x.Watts != nil {
+		return *x.Watts
 	}
 	return 0
 }
 
 func (x *StateReport) GetWattsHalfWidth() float64 {
-	if x != nil {
-		return x.WattsHalfWidth
+	if x != nil && x.WattsHalfWidth != nil {
+		return *x.WattsHalfWidth
 	}
 	return 0
 }
 
 func (x *StateReport) GetJoulesPerWork() float64 {
-	if x != nil {
-		return x.JoulesPerWork
+	if x != nil && x.JoulesPerWork != nil {
+		return *x.JoulesPerWork
 	}
 	return 0
 }
 
 func (x *StateReport) GetJoulesPerWorkHalfWidth() float64 {
-	if x != nil {
-		return x.JoulesPerWorkHalfWidth
+	if x != nil && x.JoulesPerWorkHalfWidth != nil {
+		return *x.JoulesPerWorkHalfWidth
 	}
 	return 0
 }
 
 func (x *StateReport) GetAchievedWatts() float64 {
-	if x != nil {
-		return x.AchievedWatts
+	if x != nil && x.AchievedWatts != nil {
+		return *x.AchievedWatts
 	}
 	return 0
 }
@@ -1527,6 +1531,27 @@ func (x *StateReport) GetChosen() bool {
 		return x.Chosen
 	}
 	return false
+}
+
+func (x *StateReport) GetAxis() string {
+	if x != nil {
+		return x.Axis
+	}
+	return ""
+}
+
+func (x *StateReport) GetSameAs() string {
+	if x != nil {
+		return x.SameAs
+	}
+	return ""
+}
+
+func (x *StateReport) GetSkipped() string {
+	if x != nil {
+		return x.Skipped
+	}
+	return ""
 }
 
 type ForgetPointsRequest struct {
@@ -2280,18 +2305,21 @@ const file_quner_v1_admin_proto_rawDesc = "" +
 	"\vmax_windows\x18\x02 \x01(\rR\n" +
 	"maxWindows\x12\x14\n" +
 	"\x05state\x18\x03 \x03(\tR\x05state\x12\x15\n" +
-	"\x06min_ms\x18\x04 \x01(\rR\x05minMs\"\x85\x02\n" +
+	"\x06min_ms\x18\x04 \x01(\rR\x05minMs\"\xc6\x02\n" +
 	"\fTuneProgress\x12\x16\n" +
 	"\x06window\x18\x01 \x01(\rR\x06window\x12\x1f\n" +
 	"\vmax_windows\x18\x02 \x01(\rR\n" +
 	"maxWindows\x12\x14\n" +
-	"\x05state\x18\x03 \x03(\tR\x05state\x12&\n" +
-	"\x0fwork_per_second\x18\x04 \x01(\x01R\rworkPerSecond\x12\x14\n" +
-	"\x05watts\x18\x05 \x01(\x01R\x05watts\x12&\n" +
-	"\x0fjoules_per_work\x18\x06 \x01(\x01R\rjoulesPerWork\x12\x12\n" +
+	"\x05state\x18\x03 \x03(\tR\x05state\x12+\n" +
+	"\x0fwork_per_second\x18\x04 \x01(\x01H\x00R\rworkPerSecond\x88\x01\x01\x12\x19\n" +
+	"\x05watts\x18\x05 \x01(\x01H\x01R\x05watts\x88\x01\x01\x12+\n" +
+	"\x0fjoules_per_work\x18\x06 \x01(\x01H\x02R\rjoulesPerWork\x88\x01\x01\x12\x12\n" +
 	"\x04best\x18\a \x01(\tR\x04best\x12\x16\n" +
 	"\x06voided\x18\b \x01(\tR\x06voided\x12\x14\n" +
-	"\x05phase\x18\t \x01(\tR\x05phase\"\xe9\x04\n" +
+	"\x05phase\x18\t \x01(\tR\x05phaseB\x12\n" +
+	"\x10_work_per_secondB\b\n" +
+	"\x06_wattsB\x12\n" +
+	"\x10_joules_per_work\"\xcc\x05\n" +
 	"\n" +
 	"TuneReport\x12(\n" +
 	"\x04axes\x18\x01 \x03(\v2\x14.quner.v1.AxisReportR\x04axes\x12-\n" +
@@ -2299,41 +2327,58 @@ const file_quner_v1_admin_proto_rawDesc = "" +
 	"\x06chosen\x18\x03 \x03(\v2\x11.quner.v1.SettingR\x06chosen\x12#\n" +
 	"\rchosen_labels\x18\x04 \x03(\tR\fchosenLabels\x12\x18\n" +
 	"\averdict\x18\x05 \x01(\tR\averdict\x12\x1c\n" +
-	"\tcertified\x18\x06 \x01(\bR\tcertified\x12\x16\n" +
-	"\x06saving\x18\a \x01(\x01R\x06saving\x12*\n" +
-	"\x11saving_half_width\x18\b \x01(\x01R\x0fsavingHalfWidth\x12\x1a\n" +
-	"\bslowdown\x18\t \x01(\x01R\bslowdown\x12\x18\n" +
+	"\tcertified\x18\x06 \x01(\bR\tcertified\x12\x1b\n" +
+	"\x06saving\x18\a \x01(\x01H\x00R\x06saving\x88\x01\x01\x12/\n" +
+	"\x11saving_half_width\x18\b \x01(\x01H\x01R\x0fsavingHalfWidth\x88\x01\x01\x12\x1f\n" +
+	"\bslowdown\x18\t \x01(\x01H\x02R\bslowdown\x88\x01\x01\x12\x18\n" +
 	"\awindows\x18\n" +
 	" \x01(\rR\awindows\x12\x16\n" +
-	"\x06voided\x18\v \x01(\rR\x06voided\x12\x1b\n" +
-	"\tenergy_uj\x18\f \x01(\x03R\benergyUj\x12\x1b\n" +
-	"\tpayback_s\x18\r \x01(\x01R\bpaybackS\x12!\n" +
+	"\x06voided\x18\v \x01(\rR\x06voided\x12 \n" +
+	"\tenergy_uj\x18\f \x01(\x03H\x03R\benergyUj\x88\x01\x01\x12 \n" +
+	"\tpayback_s\x18\r \x01(\x01H\x04R\bpaybackS\x88\x01\x01\x12!\n" +
 	"\fmore_windows\x18\x0e \x01(\rR\vmoreWindows\x12\x18\n" +
 	"\aapplied\x18\x0f \x01(\bR\aapplied\x12\x1c\n" +
 	"\tprinciple\x18\x10 \x01(\tR\tprinciple\x12\x1c\n" +
 	"\tobjective\x18\x11 \x01(\tR\tobjective\x12!\n" +
 	"\fmax_slowdown\x18\x12 \x01(\x01R\vmaxSlowdown\x12\x12\n" +
-	"\x04note\x18\x13 \x01(\tR\x04note\"R\n" +
+	"\x04note\x18\x13 \x01(\tR\x04noteB\t\n" +
+	"\a_savingB\x14\n" +
+	"\x12_saving_half_widthB\v\n" +
+	"\t_slowdownB\f\n" +
+	"\n" +
+	"_energy_ujB\f\n" +
+	"\n" +
+	"_payback_s\"R\n" +
 	"\n" +
 	"AxisReport\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\averdict\x18\x02 \x01(\tR\averdict\x12\x16\n" +
-	"\x06chosen\x18\x03 \x01(\tR\x06chosen\"\xcd\x03\n" +
+	"\x06chosen\x18\x03 \x01(\tR\x06chosen\"\xcf\x05\n" +
 	"\vStateReport\x12\x14\n" +
 	"\x05state\x18\x01 \x03(\tR\x05state\x12\x18\n" +
-	"\awindows\x18\x02 \x01(\rR\awindows\x12&\n" +
-	"\x0fwork_per_second\x18\x03 \x01(\x01R\rworkPerSecond\x12:\n" +
-	"\x1awork_per_second_half_width\x18\x04 \x01(\x01R\x16workPerSecondHalfWidth\x12\x14\n" +
-	"\x05watts\x18\x05 \x01(\x01R\x05watts\x12(\n" +
-	"\x10watts_half_width\x18\x06 \x01(\x01R\x0ewattsHalfWidth\x12&\n" +
-	"\x0fjoules_per_work\x18\a \x01(\x01R\rjoulesPerWork\x12:\n" +
-	"\x1ajoules_per_work_half_width\x18\b \x01(\x01R\x16joulesPerWorkHalfWidth\x12%\n" +
-	"\x0eachieved_watts\x18\t \x01(\x01R\rachievedWatts\x12\x18\n" +
+	"\awindows\x18\x02 \x01(\rR\awindows\x12+\n" +
+	"\x0fwork_per_second\x18\x03 \x01(\x01H\x00R\rworkPerSecond\x88\x01\x01\x12?\n" +
+	"\x1awork_per_second_half_width\x18\x04 \x01(\x01H\x01R\x16workPerSecondHalfWidth\x88\x01\x01\x12\x19\n" +
+	"\x05watts\x18\x05 \x01(\x01H\x02R\x05watts\x88\x01\x01\x12-\n" +
+	"\x10watts_half_width\x18\x06 \x01(\x01H\x03R\x0ewattsHalfWidth\x88\x01\x01\x12+\n" +
+	"\x0fjoules_per_work\x18\a \x01(\x01H\x04R\rjoulesPerWork\x88\x01\x01\x12?\n" +
+	"\x1ajoules_per_work_half_width\x18\b \x01(\x01H\x05R\x16joulesPerWorkHalfWidth\x88\x01\x01\x12*\n" +
+	"\x0eachieved_watts\x18\t \x01(\x01H\x06R\rachievedWatts\x88\x01\x01\x12\x18\n" +
 	"\aallowed\x18\n" +
 	" \x01(\bR\aallowed\x12\x17\n" +
 	"\ain_band\x18\v \x01(\bR\x06inBand\x12\x14\n" +
 	"\x05found\x18\f \x01(\bR\x05found\x12\x16\n" +
-	"\x06chosen\x18\r \x01(\bR\x06chosen\"R\n" +
+	"\x06chosen\x18\r \x01(\bR\x06chosen\x12\x12\n" +
+	"\x04axis\x18\x0e \x01(\tR\x04axis\x12\x17\n" +
+	"\asame_as\x18\x0f \x01(\tR\x06sameAs\x12\x18\n" +
+	"\askipped\x18\x10 \x01(\tR\askippedB\x12\n" +
+	"\x10_work_per_secondB\x1d\n" +
+	"\x1b_work_per_second_half_widthB\b\n" +
+	"\x06_wattsB\x13\n" +
+	"\x11_watts_half_widthB\x12\n" +
+	"\x10_joules_per_workB\x1d\n" +
+	"\x1b_joules_per_work_half_widthB\x11\n" +
+	"\x0f_achieved_watts\"R\n" +
 	"\x13ForgetPointsRequest\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\x12\x10\n" +
 	"\x03all\x18\x02 \x01(\bR\x03all\x12\x17\n" +
@@ -2522,6 +2567,9 @@ func file_quner_v1_admin_proto_init() {
 		(*TuneResponse_Progress)(nil),
 		(*TuneResponse_Report)(nil),
 	}
+	file_quner_v1_admin_proto_msgTypes[13].OneofWrappers = []any{}
+	file_quner_v1_admin_proto_msgTypes[14].OneofWrappers = []any{}
+	file_quner_v1_admin_proto_msgTypes[16].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

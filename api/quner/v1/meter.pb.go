@@ -674,7 +674,8 @@ func (x *CloseWindow) GetRequireSampled() bool {
 	return false
 }
 
-// WindowResult is what a window cost.
+// WindowResult is what a window cost. An energy that nobody measured is absent, never 0. One that is too small to be
+// told from nothing is there, signed, for sums alone: the method is then unknown.
 type WindowResult struct {
 	state                  protoimpl.MessageState `protogen:"open.v1"`
 	Id                     string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -683,11 +684,11 @@ type WindowResult struct {
 	DurationNs             int64                  `protobuf:"varint,4,opt,name=duration_ns,json=durationNs,proto3" json:"duration_ns,omitempty"`
 	Method                 Method                 `protobuf:"varint,5,opt,name=method,proto3,enum=quner.v1.Method" json:"method,omitempty"`                    // the worst of the devices'
 	Backend                string                 `protobuf:"bytes,6,opt,name=backend,proto3" json:"backend,omitempty"`                                        // nvml_counter, rapl, …; several are joined by "+"
-	EnergyUj               int64                  `protobuf:"varint,7,opt,name=energy_uj,json=energyUj,proto3" json:"energy_uj,omitempty"`                     // gross less floor; signed
-	HalfWidthUj            int64                  `protobuf:"varint,8,opt,name=half_width_uj,json=halfWidthUj,proto3" json:"half_width_uj,omitempty"`          // of the 95 % interval
+	EnergyUj               *int64                 `protobuf:"varint,7,opt,name=energy_uj,json=energyUj,proto3,oneof" json:"energy_uj,omitempty"`               // gross less floor; signed
+	HalfWidthUj            *int64                 `protobuf:"varint,8,opt,name=half_width_uj,json=halfWidthUj,proto3,oneof" json:"half_width_uj,omitempty"`    // of the 95 % interval
 	UpperBoundUj           *int64                 `protobuf:"varint,9,opt,name=upper_bound_uj,json=upperBoundUj,proto3,oneof" json:"upper_bound_uj,omitempty"` // always there when the method is not sampled, if any bound is known
-	GrossUj                int64                  `protobuf:"varint,10,opt,name=gross_uj,json=grossUj,proto3" json:"gross_uj,omitempty"`
-	FloorUj                int64                  `protobuf:"varint,11,opt,name=floor_uj,json=floorUj,proto3" json:"floor_uj,omitempty"`       // what was taken off
+	GrossUj                *int64                 `protobuf:"varint,10,opt,name=gross_uj,json=grossUj,proto3,oneof" json:"gross_uj,omitempty"`
+	FloorUj                *int64                 `protobuf:"varint,11,opt,name=floor_uj,json=floorUj,proto3,oneof" json:"floor_uj,omitempty"` // what was taken off
 	AboveIdle              bool                   `protobuf:"varint,12,opt,name=above_idle,json=aboveIdle,proto3" json:"above_idle,omitempty"` // every device had a floor
 	Coverage               float64                `protobuf:"fixed64,13,opt,name=coverage,proto3" json:"coverage,omitempty"`                   // share of the duration that was measured, 0…1, the least of the devices
 	MaxGapNs               int64                  `protobuf:"varint,14,opt,name=max_gap_ns,json=maxGapNs,proto3" json:"max_gap_ns,omitempty"`
@@ -697,8 +698,8 @@ type WindowResult struct {
 	Work                   float64                `protobuf:"fixed64,18,opt,name=work,proto3" json:"work,omitempty"`
 	Unit                   string                 `protobuf:"bytes,19,opt,name=unit,proto3" json:"unit,omitempty"`
 	JoulesPerUnit          *float64               `protobuf:"fixed64,20,opt,name=joules_per_unit,json=joulesPerUnit,proto3,oneof" json:"joules_per_unit,omitempty"`
-	JoulesPerUnitHalfWidth float64                `protobuf:"fixed64,21,opt,name=joules_per_unit_half_width,json=joulesPerUnitHalfWidth,proto3" json:"joules_per_unit_half_width,omitempty"`
-	PlatformUj             int64                  `protobuf:"varint,22,opt,name=platform_uj,json=platformUj,proto3" json:"platform_uj,omitempty"` // psys, reported apart; never part of the sum
+	JoulesPerUnitHalfWidth *float64               `protobuf:"fixed64,21,opt,name=joules_per_unit_half_width,json=joulesPerUnitHalfWidth,proto3,oneof" json:"joules_per_unit_half_width,omitempty"`
+	PlatformUj             *int64                 `protobuf:"varint,22,opt,name=platform_uj,json=platformUj,proto3,oneof" json:"platform_uj,omitempty"` // psys (mainboard and CPU; no discrete GPU), reported apart; never part of the sum
 	HasPlatform            bool                   `protobuf:"varint,23,opt,name=has_platform,json=hasPlatform,proto3" json:"has_platform,omitempty"`
 	Share                  string                 `protobuf:"bytes,24,opt,name=share,proto3" json:"share,omitempty"` // "exclusive" or "shared"
 	unknownFields          protoimpl.UnknownFields
@@ -778,15 +779,15 @@ func (x *WindowResult) GetBackend() string {
 }
 
 func (x *WindowResult) GetEnergyUj() int64 {
-	if x != nil {
-		return x.EnergyUj
+	if x != nil && x.EnergyUj != nil {
+		return *x.EnergyUj
 	}
 	return 0
 }
 
 func (x *WindowResult) GetHalfWidthUj() int64 {
-	if x != nil {
-		return x.HalfWidthUj
+	if x != nil && x.HalfWidthUj != nil {
+		return *x.HalfWidthUj
 	}
 	return 0
 }
@@ -799,15 +800,15 @@ func (x *WindowResult) GetUpperBoundUj() int64 {
 }
 
 func (x *WindowResult) GetGrossUj() int64 {
-	if x != nil {
-		return x.GrossUj
+	if x != nil && x.GrossUj != nil {
+		return *x.GrossUj
 	}
 	return 0
 }
 
 func (x *WindowResult) GetFloorUj() int64 {
-	if x != nil {
-		return x.FloorUj
+	if x != nil && x.FloorUj != nil {
+		return *x.FloorUj
 	}
 	return 0
 }
@@ -876,15 +877,15 @@ func (x *WindowResult) GetJoulesPerUnit() float64 {
 }
 
 func (x *WindowResult) GetJoulesPerUnitHalfWidth() float64 {
-	if x != nil {
-		return x.JoulesPerUnitHalfWidth
+	if x != nil && x.JoulesPerUnitHalfWidth != nil {
+		return *x.JoulesPerUnitHalfWidth
 	}
 	return 0
 }
 
 func (x *WindowResult) GetPlatformUj() int64 {
-	if x != nil {
-		return x.PlatformUj
+	if x != nil && x.PlatformUj != nil {
+		return *x.PlatformUj
 	}
 	return 0
 }
@@ -910,16 +911,16 @@ type DeviceEnergy struct {
 	Label         string                 `protobuf:"bytes,2,opt,name=label,proto3" json:"label,omitempty"`
 	Backend       string                 `protobuf:"bytes,3,opt,name=backend,proto3" json:"backend,omitempty"`
 	Method        Method                 `protobuf:"varint,4,opt,name=method,proto3,enum=quner.v1.Method" json:"method,omitempty"`
-	EnergyUj      int64                  `protobuf:"varint,5,opt,name=energy_uj,json=energyUj,proto3" json:"energy_uj,omitempty"`
-	HalfWidthUj   int64                  `protobuf:"varint,6,opt,name=half_width_uj,json=halfWidthUj,proto3" json:"half_width_uj,omitempty"`
-	GrossUj       int64                  `protobuf:"varint,7,opt,name=gross_uj,json=grossUj,proto3" json:"gross_uj,omitempty"`
-	FloorUj       int64                  `protobuf:"varint,8,opt,name=floor_uj,json=floorUj,proto3" json:"floor_uj,omitempty"`
+	EnergyUj      *int64                 `protobuf:"varint,5,opt,name=energy_uj,json=energyUj,proto3,oneof" json:"energy_uj,omitempty"` // absent, like the other energies, where nothing was measured
+	HalfWidthUj   *int64                 `protobuf:"varint,6,opt,name=half_width_uj,json=halfWidthUj,proto3,oneof" json:"half_width_uj,omitempty"`
+	GrossUj       *int64                 `protobuf:"varint,7,opt,name=gross_uj,json=grossUj,proto3,oneof" json:"gross_uj,omitempty"`
+	FloorUj       *int64                 `protobuf:"varint,8,opt,name=floor_uj,json=floorUj,proto3,oneof" json:"floor_uj,omitempty"`
 	Floor         string                 `protobuf:"bytes,9,opt,name=floor,proto3" json:"floor,omitempty"` // "none", "caller", or a certificate's id
 	Coverage      float64                `protobuf:"fixed64,10,opt,name=coverage,proto3" json:"coverage,omitempty"`
 	MaxGapNs      int64                  `protobuf:"varint,11,opt,name=max_gap_ns,json=maxGapNs,proto3" json:"max_gap_ns,omitempty"`
 	Reasons       []string               `protobuf:"bytes,12,rep,name=reasons,proto3" json:"reasons,omitempty"`
 	Terms         *Terms                 `protobuf:"bytes,13,opt,name=terms,proto3" json:"terms,omitempty"`
-	DeviceTotalUj int64                  `protobuf:"varint,14,opt,name=device_total_uj,json=deviceTotalUj,proto3" json:"device_total_uj,omitempty"` // the device's own total over the window, whoever caused it
+	DeviceTotalUj *int64                 `protobuf:"varint,14,opt,name=device_total_uj,json=deviceTotalUj,proto3,oneof" json:"device_total_uj,omitempty"` // the device's own total over the window, whoever caused it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -983,29 +984,29 @@ func (x *DeviceEnergy) GetMethod() Method {
 }
 
 func (x *DeviceEnergy) GetEnergyUj() int64 {
-	if x != nil {
-		return x.EnergyUj
+	if x != nil && x.EnergyUj != nil {
+		return *x.EnergyUj
 	}
 	return 0
 }
 
 func (x *DeviceEnergy) GetHalfWidthUj() int64 {
-	if x != nil {
-		return x.HalfWidthUj
+	if x != nil && x.HalfWidthUj != nil {
+		return *x.HalfWidthUj
 	}
 	return 0
 }
 
 func (x *DeviceEnergy) GetGrossUj() int64 {
-	if x != nil {
-		return x.GrossUj
+	if x != nil && x.GrossUj != nil {
+		return *x.GrossUj
 	}
 	return 0
 }
 
 func (x *DeviceEnergy) GetFloorUj() int64 {
-	if x != nil {
-		return x.FloorUj
+	if x != nil && x.FloorUj != nil {
+		return *x.FloorUj
 	}
 	return 0
 }
@@ -1046,8 +1047,8 @@ func (x *DeviceEnergy) GetTerms() *Terms {
 }
 
 func (x *DeviceEnergy) GetDeviceTotalUj() int64 {
-	if x != nil {
-		return x.DeviceTotalUj
+	if x != nil && x.DeviceTotalUj != nil {
+		return *x.DeviceTotalUj
 	}
 	return 0
 }
@@ -1126,8 +1127,8 @@ type Stage struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	DurationNs    int64                  `protobuf:"varint,2,opt,name=duration_ns,json=durationNs,proto3" json:"duration_ns,omitempty"`
-	EnergyUj      int64                  `protobuf:"varint,3,opt,name=energy_uj,json=energyUj,proto3" json:"energy_uj,omitempty"`
-	GrossUj       int64                  `protobuf:"varint,4,opt,name=gross_uj,json=grossUj,proto3" json:"gross_uj,omitempty"`
+	EnergyUj      *int64                 `protobuf:"varint,3,opt,name=energy_uj,json=energyUj,proto3,oneof" json:"energy_uj,omitempty"` // absent where no counter moved
+	GrossUj       *int64                 `protobuf:"varint,4,opt,name=gross_uj,json=grossUj,proto3,oneof" json:"gross_uj,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1177,15 +1178,15 @@ func (x *Stage) GetDurationNs() int64 {
 }
 
 func (x *Stage) GetEnergyUj() int64 {
-	if x != nil {
-		return x.EnergyUj
+	if x != nil && x.EnergyUj != nil {
+		return *x.EnergyUj
 	}
 	return 0
 }
 
 func (x *Stage) GetGrossUj() int64 {
-	if x != nil {
-		return x.GrossUj
+	if x != nil && x.GrossUj != nil {
+		return *x.GrossUj
 	}
 	return 0
 }
@@ -1241,7 +1242,7 @@ const file_quner_v1_meter_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04work\x18\x02 \x01(\x01R\x04work\x12\x16\n" +
 	"\x06synced\x18\x03 \x01(\bR\x06synced\x12'\n" +
-	"\x0frequire_sampled\x18\x04 \x01(\bR\x0erequireSampled\"\xb5\x06\n" +
+	"\x0frequire_sampled\x18\x04 \x01(\bR\x0erequireSampled\"\xbc\a\n" +
 	"\fWindowResult\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1a\n" +
@@ -1249,13 +1250,13 @@ const file_quner_v1_meter_proto_rawDesc = "" +
 	"\vduration_ns\x18\x04 \x01(\x03R\n" +
 	"durationNs\x12(\n" +
 	"\x06method\x18\x05 \x01(\x0e2\x10.quner.v1.MethodR\x06method\x12\x18\n" +
-	"\abackend\x18\x06 \x01(\tR\abackend\x12\x1b\n" +
-	"\tenergy_uj\x18\a \x01(\x03R\benergyUj\x12\"\n" +
-	"\rhalf_width_uj\x18\b \x01(\x03R\vhalfWidthUj\x12)\n" +
-	"\x0eupper_bound_uj\x18\t \x01(\x03H\x00R\fupperBoundUj\x88\x01\x01\x12\x19\n" +
+	"\abackend\x18\x06 \x01(\tR\abackend\x12 \n" +
+	"\tenergy_uj\x18\a \x01(\x03H\x00R\benergyUj\x88\x01\x01\x12'\n" +
+	"\rhalf_width_uj\x18\b \x01(\x03H\x01R\vhalfWidthUj\x88\x01\x01\x12)\n" +
+	"\x0eupper_bound_uj\x18\t \x01(\x03H\x02R\fupperBoundUj\x88\x01\x01\x12\x1e\n" +
 	"\bgross_uj\x18\n" +
-	" \x01(\x03R\agrossUj\x12\x19\n" +
-	"\bfloor_uj\x18\v \x01(\x03R\afloorUj\x12\x1d\n" +
+	" \x01(\x03H\x03R\agrossUj\x88\x01\x01\x12\x1e\n" +
+	"\bfloor_uj\x18\v \x01(\x03H\x04R\afloorUj\x88\x01\x01\x12\x1d\n" +
 	"\n" +
 	"above_idle\x18\f \x01(\bR\taboveIdle\x12\x1a\n" +
 	"\bcoverage\x18\r \x01(\x01R\bcoverage\x12\x1c\n" +
@@ -1266,42 +1267,58 @@ const file_quner_v1_meter_proto_rawDesc = "" +
 	"\x06stages\x18\x11 \x03(\v2\x0f.quner.v1.StageR\x06stages\x12\x12\n" +
 	"\x04work\x18\x12 \x01(\x01R\x04work\x12\x12\n" +
 	"\x04unit\x18\x13 \x01(\tR\x04unit\x12+\n" +
-	"\x0fjoules_per_unit\x18\x14 \x01(\x01H\x01R\rjoulesPerUnit\x88\x01\x01\x12:\n" +
-	"\x1ajoules_per_unit_half_width\x18\x15 \x01(\x01R\x16joulesPerUnitHalfWidth\x12\x1f\n" +
-	"\vplatform_uj\x18\x16 \x01(\x03R\n" +
-	"platformUj\x12!\n" +
+	"\x0fjoules_per_unit\x18\x14 \x01(\x01H\x05R\rjoulesPerUnit\x88\x01\x01\x12?\n" +
+	"\x1ajoules_per_unit_half_width\x18\x15 \x01(\x01H\x06R\x16joulesPerUnitHalfWidth\x88\x01\x01\x12$\n" +
+	"\vplatform_uj\x18\x16 \x01(\x03H\aR\n" +
+	"platformUj\x88\x01\x01\x12!\n" +
 	"\fhas_platform\x18\x17 \x01(\bR\vhasPlatform\x12\x14\n" +
-	"\x05share\x18\x18 \x01(\tR\x05shareB\x11\n" +
-	"\x0f_upper_bound_ujB\x12\n" +
-	"\x10_joules_per_unit\"\xb0\x03\n" +
+	"\x05share\x18\x18 \x01(\tR\x05shareB\f\n" +
+	"\n" +
+	"_energy_ujB\x10\n" +
+	"\x0e_half_width_ujB\x11\n" +
+	"\x0f_upper_bound_ujB\v\n" +
+	"\t_gross_ujB\v\n" +
+	"\t_floor_ujB\x12\n" +
+	"\x10_joules_per_unitB\x1d\n" +
+	"\x1b_joules_per_unit_half_widthB\x0e\n" +
+	"\f_platform_uj\"\x97\x04\n" +
 	"\fDeviceEnergy\x12\x16\n" +
 	"\x06device\x18\x01 \x01(\tR\x06device\x12\x14\n" +
 	"\x05label\x18\x02 \x01(\tR\x05label\x12\x18\n" +
 	"\abackend\x18\x03 \x01(\tR\abackend\x12(\n" +
-	"\x06method\x18\x04 \x01(\x0e2\x10.quner.v1.MethodR\x06method\x12\x1b\n" +
-	"\tenergy_uj\x18\x05 \x01(\x03R\benergyUj\x12\"\n" +
-	"\rhalf_width_uj\x18\x06 \x01(\x03R\vhalfWidthUj\x12\x19\n" +
-	"\bgross_uj\x18\a \x01(\x03R\agrossUj\x12\x19\n" +
-	"\bfloor_uj\x18\b \x01(\x03R\afloorUj\x12\x14\n" +
+	"\x06method\x18\x04 \x01(\x0e2\x10.quner.v1.MethodR\x06method\x12 \n" +
+	"\tenergy_uj\x18\x05 \x01(\x03H\x00R\benergyUj\x88\x01\x01\x12'\n" +
+	"\rhalf_width_uj\x18\x06 \x01(\x03H\x01R\vhalfWidthUj\x88\x01\x01\x12\x1e\n" +
+	"\bgross_uj\x18\a \x01(\x03H\x02R\agrossUj\x88\x01\x01\x12\x1e\n" +
+	"\bfloor_uj\x18\b \x01(\x03H\x03R\afloorUj\x88\x01\x01\x12\x14\n" +
 	"\x05floor\x18\t \x01(\tR\x05floor\x12\x1a\n" +
 	"\bcoverage\x18\n" +
 	" \x01(\x01R\bcoverage\x12\x1c\n" +
 	"\n" +
 	"max_gap_ns\x18\v \x01(\x03R\bmaxGapNs\x12\x18\n" +
 	"\areasons\x18\f \x03(\tR\areasons\x12%\n" +
-	"\x05terms\x18\r \x01(\v2\x0f.quner.v1.TermsR\x05terms\x12&\n" +
-	"\x0fdevice_total_uj\x18\x0e \x01(\x03R\rdeviceTotalUj\"q\n" +
+	"\x05terms\x18\r \x01(\v2\x0f.quner.v1.TermsR\x05terms\x12+\n" +
+	"\x0fdevice_total_uj\x18\x0e \x01(\x03H\x04R\rdeviceTotalUj\x88\x01\x01B\f\n" +
+	"\n" +
+	"_energy_ujB\x10\n" +
+	"\x0e_half_width_ujB\v\n" +
+	"\t_gross_ujB\v\n" +
+	"\t_floor_ujB\x12\n" +
+	"\x10_device_total_uj\"q\n" +
 	"\x05Terms\x12\x19\n" +
 	"\bedges_uj\x18\x01 \x01(\x03R\aedgesUj\x12\x19\n" +
 	"\bfloor_uj\x18\x02 \x01(\x03R\afloorUj\x12\x19\n" +
 	"\bclock_uj\x18\x03 \x01(\x03R\aclockUj\x12\x17\n" +
-	"\again_uj\x18\x04 \x01(\x03R\x06gainUj\"t\n" +
+	"\again_uj\x18\x04 \x01(\x03R\x06gainUj\"\x99\x01\n" +
 	"\x05Stage\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
 	"\vduration_ns\x18\x02 \x01(\x03R\n" +
-	"durationNs\x12\x1b\n" +
-	"\tenergy_uj\x18\x03 \x01(\x03R\benergyUj\x12\x19\n" +
-	"\bgross_uj\x18\x04 \x01(\x03R\agrossUj*^\n" +
+	"durationNs\x12 \n" +
+	"\tenergy_uj\x18\x03 \x01(\x03H\x00R\benergyUj\x88\x01\x01\x12\x1e\n" +
+	"\bgross_uj\x18\x04 \x01(\x03H\x01R\agrossUj\x88\x01\x01B\f\n" +
+	"\n" +
+	"_energy_ujB\v\n" +
+	"\t_gross_uj*^\n" +
 	"\x06Method\x12\x16\n" +
 	"\x12METHOD_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eMETHOD_SAMPLED\x10\x01\x12\x14\n" +
@@ -1383,6 +1400,8 @@ func file_quner_v1_meter_proto_init() {
 		(*SessionResponse_Error)(nil),
 	}
 	file_quner_v1_meter_proto_msgTypes[8].OneofWrappers = []any{}
+	file_quner_v1_meter_proto_msgTypes[9].OneofWrappers = []any{}
+	file_quner_v1_meter_proto_msgTypes[11].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

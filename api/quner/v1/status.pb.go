@@ -522,7 +522,7 @@ type DevicePower struct {
 	Device        string                 `protobuf:"bytes,1,opt,name=device,proto3" json:"device,omitempty"` // "cpu/package-0", "cpu/package-0/dram", "gpu/GPU-5f0c…"
 	Label         string                 `protobuf:"bytes,2,opt,name=label,proto3" json:"label,omitempty"`   // for people: "NVIDIA A40"
 	Backend       string                 `protobuf:"bytes,3,opt,name=backend,proto3" json:"backend,omitempty"`
-	PowerUw       int64                  `protobuf:"varint,4,opt,name=power_uw,json=powerUw,proto3" json:"power_uw,omitempty"` // mean since the tick before; valid when known
+	PowerUw       *int64                 `protobuf:"varint,4,opt,name=power_uw,json=powerUw,proto3,oneof" json:"power_uw,omitempty"` // mean since the tick before; absent when it is not known
 	Known         bool                   `protobuf:"varint,5,opt,name=known,proto3" json:"known,omitempty"`
 	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"` // why it is not known
 	unknownFields protoimpl.UnknownFields
@@ -581,8 +581,8 @@ func (x *DevicePower) GetBackend() string {
 }
 
 func (x *DevicePower) GetPowerUw() int64 {
-	if x != nil {
-		return x.PowerUw
+	if x != nil && x.PowerUw != nil {
+		return *x.PowerUw
 	}
 	return 0
 }
@@ -604,8 +604,8 @@ func (x *DevicePower) GetReason() string {
 // Signal is what the detector last saw.
 type Signal struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
-	GpuUtilisation float64                `protobuf:"fixed64,1,opt,name=gpu_utilisation,json=gpuUtilisation,proto3" json:"gpu_utilisation,omitempty"` // highest of all boards, 0…1
-	Load1          float64                `protobuf:"fixed64,2,opt,name=load1,proto3" json:"load1,omitempty"`                                         // 1-minute load average
+	GpuUtilisation *float64               `protobuf:"fixed64,1,opt,name=gpu_utilisation,json=gpuUtilisation,proto3,oneof" json:"gpu_utilisation,omitempty"` // highest of all boards, 0…1; absent without a board that tells
+	Load1          float64                `protobuf:"fixed64,2,opt,name=load1,proto3" json:"load1,omitempty"`                                               // 1-minute load average
 	Cpus           uint32                 `protobuf:"varint,3,opt,name=cpus,proto3" json:"cpus,omitempty"`
 	Proposes       Profile                `protobuf:"varint,4,opt,name=proposes,proto3,enum=quner.v1.Profile" json:"proposes,omitempty"`
 	Agreeing       uint32                 `protobuf:"varint,5,opt,name=agreeing,proto3" json:"agreeing,omitempty"` // consecutive ticks that propose this
@@ -645,8 +645,8 @@ func (*Signal) Descriptor() ([]byte, []int) {
 }
 
 func (x *Signal) GetGpuUtilisation() float64 {
-	if x != nil {
-		return x.GpuUtilisation
+	if x != nil && x.GpuUtilisation != nil {
+		return *x.GpuUtilisation
 	}
 	return 0
 }
@@ -1333,9 +1333,9 @@ type TunedPoint struct {
 	Verdict         string                 `protobuf:"bytes,6,opt,name=verdict,proto3" json:"verdict,omitempty"`
 	Certified       bool                   `protobuf:"varint,7,opt,name=certified,proto3" json:"certified,omitempty"`
 	Objective       string                 `protobuf:"bytes,8,opt,name=objective,proto3" json:"objective,omitempty"`
-	Saving          float64                `protobuf:"fixed64,9,opt,name=saving,proto3" json:"saving,omitempty"`                                             // fraction of joules per work saved against the state found
-	SavingHalfWidth float64                `protobuf:"fixed64,10,opt,name=saving_half_width,json=savingHalfWidth,proto3" json:"saving_half_width,omitempty"` // 95 %
-	Slowdown        float64                `protobuf:"fixed64,11,opt,name=slowdown,proto3" json:"slowdown,omitempty"`                                        // fraction of work per second lost against the state found
+	Saving          *float64               `protobuf:"fixed64,9,opt,name=saving,proto3,oneof" json:"saving,omitempty"`                                             // fraction of joules per work saved against the state found
+	SavingHalfWidth *float64               `protobuf:"fixed64,10,opt,name=saving_half_width,json=savingHalfWidth,proto3,oneof" json:"saving_half_width,omitempty"` // 95 %
+	Slowdown        *float64               `protobuf:"fixed64,11,opt,name=slowdown,proto3,oneof" json:"slowdown,omitempty"`                                        // fraction of work per second lost against the state found
 	Windows         uint32                 `protobuf:"varint,12,opt,name=windows,proto3" json:"windows,omitempty"`
 	SweepEnergyUj   int64                  `protobuf:"varint,13,opt,name=sweep_energy_uj,json=sweepEnergyUj,proto3" json:"sweep_energy_uj,omitempty"`
 	TunedAtUnixNs   int64                  `protobuf:"varint,14,opt,name=tuned_at_unix_ns,json=tunedAtUnixNs,proto3" json:"tuned_at_unix_ns,omitempty"`
@@ -1433,22 +1433,22 @@ func (x *TunedPoint) GetObjective() string {
 }
 
 func (x *TunedPoint) GetSaving() float64 {
-	if x != nil {
-		return x.Saving
+	if x != nil && x.Saving != nil {
+		return *x.Saving
 	}
 	return 0
 }
 
 func (x *TunedPoint) GetSavingHalfWidth() float64 {
-	if x != nil {
-		return x.SavingHalfWidth
+	if x != nil && x.SavingHalfWidth != nil {
+		return *x.SavingHalfWidth
 	}
 	return 0
 }
 
 func (x *TunedPoint) GetSlowdown() float64 {
-	if x != nil {
-		return x.Slowdown
+	if x != nil && x.Slowdown != nil {
+		return *x.Slowdown
 	}
 	return 0
 }
@@ -1541,21 +1541,23 @@ const file_quner_v1_status_proto_rawDesc = "" +
 	"\x05found\x18\x05 \x01(\tR\x05found\x12\x16\n" +
 	"\x06wanted\x18\x06 \x01(\tR\x06wanted\x12\x14\n" +
 	"\x05state\x18\a \x01(\tR\x05state\x12\x12\n" +
-	"\x04note\x18\b \x01(\tR\x04note\"\x9e\x01\n" +
+	"\x04note\x18\b \x01(\tR\x04note\"\xb0\x01\n" +
 	"\vDevicePower\x12\x16\n" +
 	"\x06device\x18\x01 \x01(\tR\x06device\x12\x14\n" +
 	"\x05label\x18\x02 \x01(\tR\x05label\x12\x18\n" +
-	"\abackend\x18\x03 \x01(\tR\abackend\x12\x19\n" +
-	"\bpower_uw\x18\x04 \x01(\x03R\apowerUw\x12\x14\n" +
+	"\abackend\x18\x03 \x01(\tR\abackend\x12\x1e\n" +
+	"\bpower_uw\x18\x04 \x01(\x03H\x00R\apowerUw\x88\x01\x01\x12\x14\n" +
 	"\x05known\x18\x05 \x01(\bR\x05known\x12\x16\n" +
-	"\x06reason\x18\x06 \x01(\tR\x06reason\"\xbe\x01\n" +
-	"\x06Signal\x12'\n" +
-	"\x0fgpu_utilisation\x18\x01 \x01(\x01R\x0egpuUtilisation\x12\x14\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reasonB\v\n" +
+	"\t_power_uw\"\xd7\x01\n" +
+	"\x06Signal\x12,\n" +
+	"\x0fgpu_utilisation\x18\x01 \x01(\x01H\x00R\x0egpuUtilisation\x88\x01\x01\x12\x14\n" +
 	"\x05load1\x18\x02 \x01(\x01R\x05load1\x12\x12\n" +
 	"\x04cpus\x18\x03 \x01(\rR\x04cpus\x12-\n" +
 	"\bproposes\x18\x04 \x01(\x0e2\x11.quner.v1.ProfileR\bproposes\x12\x1a\n" +
 	"\bagreeing\x18\x05 \x01(\rR\bagreeing\x12\x16\n" +
-	"\x06needed\x18\x06 \x01(\rR\x06needed\"\x9e\x01\n" +
+	"\x06needed\x18\x06 \x01(\rR\x06neededB\x12\n" +
+	"\x10_gpu_utilisation\"\x9e\x01\n" +
 	"\tTuneState\x12\x18\n" +
 	"\arunning\x18\x01 \x01(\bR\arunning\x12\x1a\n" +
 	"\bworkload\x18\x02 \x01(\tR\bworkload\x12\x16\n" +
@@ -1608,7 +1610,7 @@ const file_quner_v1_status_proto_rawDesc = "" +
 	"\x03why\x18\b \x01(\tR\x03why\"\x13\n" +
 	"\x11ListPointsRequest\"B\n" +
 	"\x12ListPointsResponse\x12,\n" +
-	"\x06points\x18\x01 \x03(\v2\x14.quner.v1.TunedPointR\x06points\"\xae\x04\n" +
+	"\x06points\x18\x01 \x03(\v2\x14.quner.v1.TunedPointR\x06points\"\xeb\x04\n" +
 	"\n" +
 	"TunedPoint\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12+\n" +
@@ -1618,11 +1620,11 @@ const file_quner_v1_status_proto_rawDesc = "" +
 	"\bsettings\x18\x05 \x03(\v2\x11.quner.v1.SettingR\bsettings\x12\x18\n" +
 	"\averdict\x18\x06 \x01(\tR\averdict\x12\x1c\n" +
 	"\tcertified\x18\a \x01(\bR\tcertified\x12\x1c\n" +
-	"\tobjective\x18\b \x01(\tR\tobjective\x12\x16\n" +
-	"\x06saving\x18\t \x01(\x01R\x06saving\x12*\n" +
+	"\tobjective\x18\b \x01(\tR\tobjective\x12\x1b\n" +
+	"\x06saving\x18\t \x01(\x01H\x00R\x06saving\x88\x01\x01\x12/\n" +
 	"\x11saving_half_width\x18\n" +
-	" \x01(\x01R\x0fsavingHalfWidth\x12\x1a\n" +
-	"\bslowdown\x18\v \x01(\x01R\bslowdown\x12\x18\n" +
+	" \x01(\x01H\x01R\x0fsavingHalfWidth\x88\x01\x01\x12\x1f\n" +
+	"\bslowdown\x18\v \x01(\x01H\x02R\bslowdown\x88\x01\x01\x12\x18\n" +
 	"\awindows\x18\f \x01(\rR\awindows\x12&\n" +
 	"\x0fsweep_energy_uj\x18\r \x01(\x03R\rsweepEnergyUj\x12'\n" +
 	"\x10tuned_at_unix_ns\x18\x0e \x01(\x03R\rtunedAtUnixNs\x12 \n" +
@@ -1630,7 +1632,10 @@ const file_quner_v1_status_proto_rawDesc = "" +
 	"\x04fits\x18\x10 \x01(\bR\x04fits\x12\x1e\n" +
 	"\n" +
 	"revalidate\x18\x11 \x01(\bR\n" +
-	"revalidate2\xa0\x02\n" +
+	"revalidateB\t\n" +
+	"\a_savingB\x14\n" +
+	"\x12_saving_half_widthB\v\n" +
+	"\t_slowdown2\xa0\x02\n" +
 	"\rStatusService\x12;\n" +
 	"\x06Status\x12\x17.quner.v1.StatusRequest\x1a\x18.quner.v1.StatusResponse\x12L\n" +
 	"\vWatchStatus\x12\x1c.quner.v1.WatchStatusRequest\x1a\x1d.quner.v1.WatchStatusResponse0\x01\x12;\n" +
@@ -1714,6 +1719,9 @@ func file_quner_v1_status_proto_init() {
 		return
 	}
 	file_quner_v1_common_proto_init()
+	file_quner_v1_status_proto_msgTypes[7].OneofWrappers = []any{}
+	file_quner_v1_status_proto_msgTypes[8].OneofWrappers = []any{}
+	file_quner_v1_status_proto_msgTypes[17].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
