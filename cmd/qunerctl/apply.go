@@ -16,7 +16,8 @@ func (a *app) applyCmd() *cobra.Command {
 		Short: "Apply the current profile's point now, or put the host back",
 		Long: `Apply the current profile's point now. With --restore put the host back as found
 and pause; what someone else has changed since is left and named, unless --force.`,
-		Args: noArgs,
+		Example: "  sudo qunerctl apply\n  sudo qunerctl apply --restore --dry-run\n  sudo qunerctl apply --restore",
+		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case restore:

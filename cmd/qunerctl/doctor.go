@@ -23,7 +23,8 @@ func (a *app) doctorCmd() *cobra.Command {
 The exit code is 0 even where there is no lever: that is a finding, not an error.
 With no daemon, "sudo qunerd doctor" looks for itself, and "--capture FILE" makes a bug report of it
 that others can run.`,
-		Args: noArgs,
+		Example: "  qunerctl doctor\n  qunerctl doctor --json",
+		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r, err := ask(cmd.Context(), a, a.reader, func(ctx context.Context, conn grpc.ClientConnInterface) (*qunerv1.DoctorResponse, error) {
 				return qunerv1.NewStatusServiceClient(conn).Doctor(ctx, &qunerv1.DoctorRequest{})

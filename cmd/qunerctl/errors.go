@@ -47,13 +47,25 @@ func noArgs(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	if cmd.HasSubCommands() {
-		hint := cmd.CommandPath() + " --help"
-		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-			hint = cmd.CommandPath() + " " + near[0]
-		}
-		return usagef(hint, "%s: no such verb", quote(args[0]))
+		return usagef(verbHint(cmd, args[0]), "%s: no such verb", quote(args[0]))
 	}
 	return usagef(cmd.CommandPath()+" --help", "%s takes no arguments, got %s", cmd.CommandPath(), quote(args[0]))
+}
+
+// verbHint is the verb that was meant: a daemon's, one spelt a little otherwise, or whatever --help lists.
+func verbHint(cmd *cobra.Command, typed string) string {
+	if !cmd.HasParent() {
+		switch typed {
+		case "run":
+			return "the daemon is started with: sudo qunerd run"
+		case "restore":
+			return "sudo qunerctl apply --restore; with no daemon: sudo qunerd restore"
+		}
+	}
+	if near := cmd.SuggestionsFor(typed); len(near) > 0 {
+		return cmd.CommandPath() + " " + near[0]
+	}
+	return cmd.CommandPath() + " --help"
 }
 
 func atMostOne(cmd *cobra.Command, args []string) error {
@@ -91,6 +103,9 @@ func (a *app) classify(cmd *cobra.Command, err error) *failure {
 		return &failure{error: err, code: exitError,
 			hint: "run qunerctl as the user who runs that daemon, or without --socket and " + client.EnvSocket}
 	case errors.Is(err, client.ErrUnreachable) && errors.Is(err, fs.ErrPermission):
+		if _, other := a.otherDaemon(); !other && strings.Contains(err.Error(), "admin.sock") {
+			err = fmt.Errorf("the admin socket is for root: %w", err)
+		}
 		return &failure{error: err, code: exitDenied, hint: a.deniedHint()}
 	case errors.Is(err, client.ErrUnreachable):
 		return &failure{error: err, code: exitUnreachable, hint: a.startHint()}
@@ -99,7 +114,11 @@ func (a *app) classify(cmd *cobra.Command, err error) *failure {
 	if !errors.As(err, &answered) {
 		return &failure{error: err, code: exitError}
 	}
-	s := answered.GRPCStatus()
+	return a.answered(cmd, answered.GRPCStatus())
+}
+
+// answered finds the exit status and the remedy of a daemon's answer.
+func (a *app) answered(cmd *cobra.Command, s *status.Status) *failure {
 	said := errors.New(s.Message())
 	switch s.Code() {
 	case codes.Canceled:
@@ -109,73 +128,23 @@ func (a *app) classify(cmd *cobra.Command, err error) *failure {
 	case codes.PermissionDenied, codes.Unauthenticated:
 		return &failure{error: said, code: exitDenied, hint: a.deniedHint()}
 	case codes.FailedPrecondition:
-		return &failure{error: said, code: exitRefused, hint: refusedHint(cmd, s.Message())}
+		return &failure{error: said, code: exitRefused, hint: a.refusedHint(cmd, s.Message())}
 	case codes.NotFound:
 		return &failure{error: said, code: exitError, hint: foundHint(cmd)}
 	case codes.Aborted:
+		if strings.Contains(s.Message(), "sweep holds the levers") {
+			return &failure{error: said, code: exitRefused, hint: "wait for it to end, or: " + a.asRoot("pause")}
+		}
 		return &failure{error: said, code: exitError, hint: "qunerctl status shows what the machine does now"}
 	case codes.InvalidArgument:
 		return &failure{error: said, code: exitUsage, hint: cmd.CommandPath() + " --help"}
 	case codes.Unimplemented:
-		return &failure{error: said, code: exitError, hint: "the daemon is older than this qunerctl: sudo systemctl restart qunerd"}
+		return &failure{error: said, code: exitError, hint: a.oldHint()}
 	case codes.DeadlineExceeded:
 		return &failure{error: errors.New("qunerd did not answer in time"), code: exitError, hint: "qunerctl doctor shows a device that hangs"}
 	default:
-		return &failure{error: said, code: exitError, hint: "journalctl -u qunerd -n 50"}
+		return &failure{error: said, code: exitError, hint: a.logHint()}
 	}
-}
-
-// refusedHint is the remedy when the daemon could but will not.
-func refusedHint(cmd *cobra.Command, said string) string {
-	if f := cmd.Flags().Lookup("force"); f != nil && strings.Contains(said, "force") {
-		return "wait, or repeat with --force: " + f.Usage
-	}
-	if strings.Contains(said, "no lever") {
-		return "qunerctl doctor shows each lever with its reason"
-	}
-	return "qunerctl status shows what stands in the way"
-}
-
-// foundHint names the verb that lists what there is.
-func foundHint(cmd *cobra.Command) string {
-	if p := cmd.Parent(); p != nil && p.HasParent() { // points forget: points lists them
-		return p.CommandPath() + " list"
-	}
-	return cmd.CommandPath() + " --help"
-}
-
-// otherDaemon tells whether the person addresses another daemon than the system's.
-func (a *app) otherDaemon() (dir string, ok bool) {
-	dir = strings.TrimSuffix(client.Options{Dir: a.dir}.SocketPath(), "/quner/quner.sock")
-	return dir, dir != "/run"
-}
-
-func (a *app) startHint() string {
-	if dir, ok := a.otherDaemon(); ok {
-		return "qunerd run --simulate workstation --dir " + quote(dir)
-	}
-	return "sudo systemctl start qunerd"
-}
-
-// deniedHint repeats what was typed, by somebody who may.
-func (a *app) deniedHint() string {
-	if _, ok := a.otherDaemon(); ok {
-		return "run it as the user who runs that daemon"
-	}
-	words := []string{"sudo qunerctl"}
-	for _, w := range a.args {
-		words = append(words, quote(w))
-	}
-	return strings.Join(words, " ")
-}
-
-// asRoot is a command line for a verb that moves the machine. A daemon of one's own is moved without sudo, which would
-// not find it.
-func (a *app) asRoot(verb string) string {
-	if _, ok := a.otherDaemon(); ok {
-		return strings.TrimSpace("qunerctl " + verb)
-	}
-	return strings.TrimSpace("sudo qunerctl " + verb)
 }
 
 // quote makes a word safe to paste into a shell; plain words stay as they are.

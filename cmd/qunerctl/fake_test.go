@@ -8,12 +8,14 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	qunerv1 "github.com/qunerd/quner/api/quner/v1"
 )
@@ -103,6 +105,12 @@ func (d *daemon) SetMode(_ context.Context, r *qunerv1.SetModeRequest) (*qunerv1
 	}
 	m := &qunerv1.ModeState{Mode: r.GetMode(), SetByUid: 4242, SetAtUnixNs: time.Now().UnixNano()}
 	if r.GetResume() {
+		d.mu.Lock()
+		was := d.mode
+		d.mu.Unlock()
+		if was.GetMode() != qunerv1.Mode_MODE_OFF {
+			return nil, status.Error(codes.FailedPrecondition, `refused: nothing to resume: the mode is "auto", not off`)
+		}
 		m.Mode = qunerv1.Mode_MODE_AUTO
 	}
 	if r.GetPauseNs() > 0 {
@@ -139,6 +147,7 @@ func (d *daemon) ForgetPoints(_ context.Context, r *qunerv1.ForgetPointsRequest)
 	if d.deny != nil {
 		return nil, d.deny
 	}
+	d.note("forgot", "%s", strings.Join(r.GetIds(), " "))
 	return &qunerv1.ForgetPointsResponse{Forgotten: tunedPoints()[:1]}, nil
 }
 
@@ -193,7 +202,7 @@ func (d *daemon) trial(stream grpc.BidiStreamingServer[qunerv1.TuneRequest, qune
 	if done.GetFailure() != "" {
 		return nil, status.Error(codes.Aborted, done.GetFailure())
 	}
-	p := &qunerv1.TuneProgress{Window: n, MaxWindows: 3, State: []string{state}, Watts: 312.4, WorkPerSecond: 0.5, JoulesPerWork: 624.8, Best: "200 W", Phase: "pass"}
+	p := &qunerv1.TuneProgress{Window: n, MaxWindows: 3, State: []string{state}, Watts: proto.Float64(312.4), WorkPerSecond: proto.Float64(0.5), JoulesPerWork: proto.Float64(624.8), Best: "200 W", Phase: "pass"}
 	if n == 3 {
 		p.Voided = "the cap was changed meanwhile"
 	}

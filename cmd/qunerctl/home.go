@@ -24,6 +24,13 @@ func (a *app) home(ctx context.Context) error {
 		a.out.printf("This machine is simulated: %s.\n\n", s.GetHost())
 	}
 	a.out.table(nil, a.facts(s))
+	switch n := leftToOthers(s.GetLevers()); n {
+	case 0:
+	case 1:
+		a.out.printf("\n1 lever is left to others: qunerctl levers\n")
+	default:
+		a.out.printf("\n%s are left to others: qunerctl levers\n", plural(n, "lever"))
+	}
 	a.out.printf("\n%s\n", a.next(s))
 	return nil
 }
@@ -56,17 +63,37 @@ func leversNow(levers []*qunerv1.LeverState) string {
 		return "none on this machine; metering works without"
 	}
 	var points []string
-	for _, g := range grouped(levers, func(l *qunerv1.LeverState) string {
-		return l.GetKind() + "\x00" + l.GetValue() + l.GetUnit()
-	}) {
-		entry := kindWord(g[0].GetKind()) + " " + value(g[0].GetValue(), g[0].GetUnit())
-		if len(points) < 4 {
-			points = append(points, entry)
-		} else {
-			points[3] = "…"
-		}
+	for _, kind := range grouped(levers, (*qunerv1.LeverState).GetKind) {
+		points = append(points, kindWord(kind[0].GetKind())+" "+valuesNow(kind))
 	}
 	return strings.Join(points, ", ")
+}
+
+// valuesNow are the values of the levers of a kind: "performance", or with how many have each "performance (2), schedutil (6)".
+func valuesNow(levers []*qunerv1.LeverState) string {
+	groups := grouped(levers, func(l *qunerv1.LeverState) string { return value(l.GetValue(), l.GetUnit()) })
+	var words []string
+	for _, g := range groups {
+		word := orWord(value(g[0].GetValue(), g[0].GetUnit()), "not known")
+		if len(groups) > 1 {
+			word += fmt.Sprintf(" (%d)", len(g))
+		}
+		words = append(words, word)
+	}
+	if len(words) > 4 {
+		words = append(words[:3], "…")
+	}
+	return strings.Join(words, ", ")
+}
+
+// leftToOthers are the levers that quner leaves alone.
+func leftToOthers(levers []*qunerv1.LeverState) (n int) {
+	for _, l := range levers {
+		if l.GetState() == "yielded" {
+			n++
+		}
+	}
+	return n
 }
 
 func kindWord(kind string) string {
@@ -137,13 +164,13 @@ func deviceWord(device, label string) string {
 
 // worthTuning tells whether there is something to tune now: a sweep at rest finds what rest is not about.
 func worthTuning(s *qunerv1.Status) bool {
-	return s.GetNeedsTune() && s.GetProfile() != qunerv1.Profile_PROFILE_IDLE && len(s.GetLevers()) > 0
+	return s.GetNeedsTune() && s.GetProfile() != qunerv1.Profile_PROFILE_IDLE && leftToOthers(s.GetLevers()) < len(s.GetLevers())
 }
 
 // next is the one thing to do.
 func (a *app) next(s *qunerv1.Status) string {
 	do := func(why, command string) string {
-		return fmt.Sprintf("%s\n  %s", why, a.out.style(bold, command))
+		return fmt.Sprintf("%s\n  %s", strings.Join(wrap(why, a.out.columns()), "\n"), a.out.style(bold, command))
 	}
 	switch {
 	case s.GetTune().GetRunning():

@@ -11,9 +11,10 @@ import (
 
 func (a *app) leversCmd() *cobra.Command {
 	list := &cobra.Command{
-		Use:   "list",
-		Short: "Each lever: what it is, and whose it is (with --json: the whole status)",
-		Args:  noArgs,
+		Use:     "list",
+		Short:   "Each lever: what it is, and whose it is (with --json: the whole status)",
+		Example: "  qunerctl levers list",
+		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := a.status(cmd.Context())
 			if err != nil {
@@ -47,9 +48,10 @@ NAME is a lever (cpufreq/policy0) or a kind for all of it (governor, epp, packag
 func (a *app) ownerCmd(verb, what string, o qunerv1.LeverOwner) *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
-		Use:     verb + " NAME",
-		Short:   what,
-		Example: "  sudo qunerctl levers " + verb + " governor",
+		Use:               verb + " NAME",
+		Short:             what,
+		ValidArgsFunction: a.leverNames,
+		Example:           "  sudo qunerctl levers " + verb + " governor",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usagef("qunerctl levers list shows the names", "levers %s: want one lever or kind, got %s", verb, quoteOrNothing(args))

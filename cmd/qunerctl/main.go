@@ -27,11 +27,14 @@ type app struct {
 	args     []string // as typed, for hints that repeat them
 	json     bool
 	dir      string // --socket
+
+	superuser bool     // the caller is root
+	units     []string // directories of systemd's unit files
 }
 
 // run is the whole command; it returns the exit status.
 func run(args []string, in io.Reader, out, errOut *os.File) int {
-	a := &app{in: in, out: newScreen(out), err: newScreen(errOut), args: args}
+	a := &app{in: in, out: newScreen(out), err: newScreen(errOut), args: args, superuser: os.Geteuid() == 0, units: unitDirs()}
 	ctx, stop := signal.NotifyContext(context.Background(), heeded(syscall.SIGINT, syscall.SIGTERM)...)
 	defer stop()
 	root := a.root()
@@ -54,22 +57,27 @@ func (a *app) root() *cobra.Command {
 and measures joules. Alone it shows one screen: what the machine does now.
 
 With --json each verb prints the API's message: field names as in
-api/quner/v1/*.proto, 64-bit integers as numbers, enumerations as short
-lower-case words ("training", "sampled"), an absent optional field as null.
+api/quner/v1/*.proto; energies, powers and times (…_uj, …_uw, …_ns) as whole
+numbers; enumerations as short lower-case words ("training", "sampled"). A
+figure that is not known is null, never 0; a text that there is none of is
+empty. Errors stay text on standard error.
 
 Exit codes: 0 ok, 1 error, 2 usage, 3 daemon unreachable, 4 denied,
-5 refused by policy. "meter -- CMD" exits with CMD's.`,
+5 refused by policy or by a sweep that runs, 130 interrupted. "meter -- CMD"
+exits with CMD's; what keeps it from starting CMD is 125, 126 or 127.`,
+		Example:                    "  qunerctl\n  qunerctl meter -- make -j8\n  sudo qunerctl tune --apply -- ./train --steps 20",
 		Args:                       noArgs,
 		RunE:                       func(cmd *cobra.Command, _ []string) error { return a.home(cmd.Context()) },
 		Version:                    version,
 		SuggestionsMinimumDistance: 2,
 		SilenceErrors:              true, SilenceUsage: true,
+		PersistentPreRunE: func(*cobra.Command, []string) error { return a.checkSocket() },
 	}
 	root.SetVersionTemplate("qunerctl {{.Version}}\n")
 	root.Flags().BoolP("version", "V", false, "print the version")
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print the API's message as JSON")
 	root.PersistentFlags().StringVar(&a.dir, "socket", "", "`DIR` in the place of /run, to address another daemon (also "+client.EnvSocket+")")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
+	root.SetFlagErrorFunc(a.flagError)
 	root.AddGroup(&cobra.Group{ID: "look", Title: "Look:"}, &cobra.Group{ID: "move", Title: "Move the machine:"})
 	for _, c := range []*cobra.Command{a.doctorCmd(), a.statusCmd(), a.meterCmd(), a.pointsCmd(), a.historyCmd(), a.rollbackCmd()} {
 		c.GroupID = "look"
@@ -80,6 +88,8 @@ Exit codes: 0 ok, 1 error, 2 usage, 3 daemon unreachable, 4 denied,
 		root.AddCommand(c)
 	}
 	root.AddCommand(a.versionCmd(), manCommand())
+	root.SetHelpCommand(helpCmd())
+	completions(root)
 	return root
 }
 
@@ -97,10 +107,18 @@ type screen struct {
 	io.Writer
 	tty    bool
 	colour bool
+	width  int // columns that a line may take; 0: pageWidth
 }
+
+// pageWidth is how wide a page is where no terminal says otherwise.
+const pageWidth = 100
 
 func newScreen(f *os.File) *screen {
 	tty := term.IsTerminal(int(f.Fd()))
 	_, noColour := os.LookupEnv("NO_COLOR")
-	return &screen{Writer: f, tty: tty, colour: tty && !noColour && os.Getenv("TERM") != "dumb"}
+	s := &screen{Writer: f, tty: tty, colour: tty && !noColour && os.Getenv("TERM") != "dumb"}
+	if wide, _, err := term.GetSize(int(f.Fd())); tty && err == nil {
+		s.width = wide
+	}
+	return s
 }

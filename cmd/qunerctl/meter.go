@@ -48,10 +48,15 @@ func (a *app) meterCmd() *cobra.Command {
 		Long: `Run COMMAND and tell on standard error what it cost in joules, as "perf stat" does.
 COMMAND keeps its standard streams and signals, and its exit status is meter's. A
 daemon that cannot be reached costs the figure, never the command. Failures before
-COMMAND starts are 125, 126 (not executable) and 127 (not found).
+COMMAND starts, wrong flags too, are 125, 126 (not executable) and 127 (not found).
 
-Joules are above idle where the idle floor is given:
-  qunerctl meter --idle-watts gpu=50±2,cpu=20 --work 10000 --unit tokens -- ./generate`,
+Joules are above idle where the idle floor is given. gpu= and cpu= are the watts of all
+boards or of all CPU devices together: they are divided among those in proportion to what
+each drew. A device may be named by itself instead, or by the beginning of its name; what
+it is given is not part of its kind's.`,
+		Example: "  qunerctl meter -- make -j8\n" +
+			"  qunerctl meter --idle-watts gpu=50±2,cpu=20 --work 10000 --unit tokens -- ./generate\n" +
+			"  qunerctl meter --devices gpu -- ./train",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return meterFailure(usagef("qunerctl meter -- COMMAND", "meter: which command?"))
@@ -60,7 +65,13 @@ Joules are above idle where the idle floor is given:
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return a.meter(cmd, f, args) },
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return meterFailure(err) })
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return meterFailure(a.flagError(cmd, err)) })
+	cmd.PersistentPreRunE = func(*cobra.Command, []string) error {
+		if err := a.checkSocket(); err != nil {
+			return meterFailure(err)
+		}
+		return nil
+	}
 	flags := cmd.Flags()
 	flags.SetInterspersed(false)
 	flags.StringVar(&f.open.Name, "name", "", "`NAME` of the window; default: the command's")
@@ -71,6 +82,8 @@ Joules are above idle where the idle floor is given:
 	flags.StringVar(&f.open.Unit, "unit", "", "what work is counted in: tokens, requests")
 	flags.BoolVar(&f.close.Synced, "synced", true, "GPU work is complete when the command has ended")
 	flags.StringVarP(&f.output, "output", "o", "", "write the result to `FILE` instead of standard error")
+	_ = cmd.RegisterFlagCompletionFunc("devices", a.deviceNames) // the flag is there
+	oneOf(cmd, "unit", "tokens", "requests", "samples", "steps", "runs")
 	return cmd
 }
 
@@ -85,13 +98,10 @@ func meterFailure(err error) error {
 
 func (a *app) meter(cmd *cobra.Command, f *meterFlags, args []string) error {
 	ctx := cmd.Context()
-	var err error
-	if f.open.IdleWatts, f.open.IdleWattsPlus, err = parseIdleWatts(f.idle); err != nil {
+	if err := f.check(); err != nil {
 		return meterFailure(err)
 	}
-	if f.close.Work < 0 || math.IsNaN(f.close.Work) || math.IsInf(f.close.Work, 0) {
-		return meterFailure(fmt.Errorf("--work %g: want a positive amount", f.close.Work))
-	}
+	a.warnMisplaced(args)
 	metered, err := a.command(args)
 	if err != nil {
 		return err
@@ -102,6 +112,9 @@ func (a *app) meter(cmd *cobra.Command, f *meterFlags, args []string) error {
 	}
 	defer closeOutput()
 
+	if err := a.resolveDevices(ctx, f); err != nil {
+		return meterFailure(err)
+	}
 	c, err := a.meterClient(ctx)
 	if err != nil {
 		return meterFailure(err)

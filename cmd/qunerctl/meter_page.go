@@ -1,7 +1,6 @@
 package main
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,7 +20,8 @@ func (a *app) meterPage(cmd *cobra.Command, s *screen, r client.Result, args []s
 		words[i] = quote(arg)
 	}
 	took := span(time.Duration(w.GetDurationNs()))
-	s.printf("\n%s\n", s.style(bold, "Energy of "+clean(strings.Join(words, " "))))
+	s.printf("\n")
+	s.para("", bold, "Energy of "+clean(strings.Join(words, " ")))
 	if r.Cause != nil {
 		f := a.classify(cmd, r.Cause)
 		s.printf("  not measured: %s\n", clean(f.Error()))
@@ -38,18 +38,22 @@ func (a *app) meterPage(cmd *cobra.Command, s *screen, r client.Result, args []s
 	} else {
 		rows = append(rows, []cell{heading("time"), text(took)})
 	}
-	if j, half, ok := r.JoulesPerUnit(); ok {
-		one := singular(w.GetUnit())
-		rows = append(rows, []cell{heading("per " + one),
-			text(quantity(j, half, "J") + "   (" + strconv.FormatFloat(w.GetWork(), 'f', -1, 64) + " " + orWord(w.GetUnit(), "units") + ")")})
+	if w.GetWork() > 0 {
+		cost := "not known"
+		if j, half, ok := r.JoulesPerUnit(); ok {
+			cost = quantity(j, half, "J")
+		}
+		rows = append(rows, []cell{heading("per " + singular(w.GetUnit())),
+			text(cost + "   (" + strconv.FormatFloat(w.GetWork(), 'f', -1, 64) + " " + orWord(w.GetUnit(), "units") + ")")})
 	}
-	if w.GetHasPlatform() {
-		rows = append(rows, []cell{heading("platform"), text(joules(w.GetPlatformUj(), 0) + " by the whole machine's own counter, not part of the sum")})
+	if w.PlatformUj != nil {
+		rows = append(rows, []cell{heading("platform"),
+			text(joules(w.GetPlatformUj(), 0) + " by psys (mainboard and CPU; no discrete GPU), not in the sum")})
 	}
 	s.table(nil, rows)
 	meterDevices(s, w.GetDevices())
-	for _, reason := range reasonsOf(w) {
-		s.printf("  %s %s\n", s.style(dim, "note:"), reasonWords(reason))
+	for _, n := range notes(w) {
+		s.para("  note: ", plain, n)
 	}
 }
 
@@ -109,21 +113,6 @@ func meterDevices(s *screen, devices []*qunerv1.DeviceEnergy) {
 	}
 	s.printf("\n")
 	s.table([]string{"DEVICE", "", "ENERGY", "GROSS", "FLOOR", "SOURCE", ""}, rows)
-}
-
-// reasonsOf are the reasons of the whole and of its devices, each once.
-func reasonsOf(w *qunerv1.WindowResult) []string {
-	all := slices.Clone(w.GetReasons())
-	for _, d := range w.GetDevices() {
-		all = append(all, d.GetReasons()...)
-	}
-	var once []string
-	for _, r := range all {
-		if !slices.Contains(once, r) {
-			once = append(once, r)
-		}
-	}
-	return once
 }
 
 // singular is a unit's name for one of it.

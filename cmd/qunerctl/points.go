@@ -13,16 +13,18 @@ import (
 
 func (a *app) pointsCmd() *cobra.Command {
 	list := &cobra.Command{
-		Use:   "list",
-		Short: "List the cached tuned points",
-		Args:  noArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return a.listPoints(cmd.Context()) },
+		Use:     "list",
+		Short:   "List the cached tuned points",
+		Example: "  qunerctl points list",
+		Args:    noArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.listPoints(cmd.Context()) },
 	}
 	cmd := &cobra.Command{
-		Use:   "points",
-		Short: "The cached tuned points and their evidence",
-		Args:  noArgs,
-		RunE:  list.RunE,
+		Use:     "points",
+		Short:   "The cached tuned points and their evidence",
+		Example: "  qunerctl points\n  qunerctl points show a1b2\n  sudo qunerctl points forget a1b2",
+		Args:    noArgs,
+		RunE:    list.RunE,
 	}
 	cmd.AddCommand(list, a.pointsShowCmd(), a.pointsForgetCmd())
 	return cmd
@@ -30,8 +32,11 @@ func (a *app) pointsCmd() *cobra.Command {
 
 func (a *app) pointsShowCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:   "show ID",
-		Short: "Show a point: its settings and the evidence behind it",
+		Use:               "show ID",
+		Short:             "Show a point: its settings and the evidence behind it",
+		Long:              `Show a point: its settings and the evidence behind it. ID may be the beginning of one.`,
+		Example:           "  qunerctl points show a1b2",
+		ValidArgsFunction: a.pointIDs(1),
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usagef("qunerctl points list shows the ids", "points show: want one id, got %s", quoteOrNothing(args))
@@ -59,8 +64,11 @@ func (a *app) pointsShowCmd() *cobra.Command {
 func (a *app) pointsForgetCmd() *cobra.Command {
 	var all, dryRun bool
 	cmd := &cobra.Command{
-		Use:   "forget ID…",
-		Short: "Forget cached points; the next sweep finds them anew",
+		Use:               "forget ID…",
+		Short:             "Forget cached points; the next sweep finds them anew",
+		Long:              `Forget cached points; the next sweep finds them anew. ID may be the beginning of one.`,
+		Example:           "  sudo qunerctl points forget a1b2\n  sudo qunerctl points forget --all --dry-run",
+		ValidArgsFunction: a.pointIDs(1000),
 		Args: func(_ *cobra.Command, args []string) error {
 			if (len(args) == 0) != all {
 				return usagef("qunerctl points list shows the ids", "points forget: want ids, or --all; got %s", quoteOrNothing(args))
@@ -68,6 +76,10 @@ func (a *app) pointsForgetCmd() *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, ids []string) error {
+			ids, err := a.wholeIDs(cmd.Context(), ids)
+			if err != nil {
+				return err
+			}
 			r := &qunerv1.ForgetPointsRequest{Ids: ids, All: all, DryRun: dryRun}
 			answer, err := ask(cmd.Context(), a, a.admin, func(ctx context.Context, conn grpc.ClientConnInterface) (*qunerv1.ForgetPointsResponse, error) {
 				return qunerv1.NewAdminServiceClient(conn).ForgetPoints(ctx, r)
@@ -92,6 +104,26 @@ func (a *app) pointsForgetCmd() *cobra.Command {
 	return cmd
 }
 
+// wholeIDs are the ids that these begin.
+func (a *app) wholeIDs(ctx context.Context, ids []string) ([]string, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	points, err := a.points(ctx)
+	if err != nil {
+		return nil, err
+	}
+	whole := make([]string, len(ids))
+	for i, id := range ids {
+		p, err := pick(points.GetPoints(), id)
+		if err != nil {
+			return nil, err
+		}
+		whole[i] = p.GetId()
+	}
+	return whole, nil
+}
+
 func (a *app) points(ctx context.Context) (*qunerv1.ListPointsResponse, error) {
 	return ask(ctx, a, a.reader, func(ctx context.Context, conn grpc.ClientConnInterface) (*qunerv1.ListPointsResponse, error) {
 		return qunerv1.NewStatusServiceClient(conn).ListPoints(ctx, &qunerv1.ListPointsRequest{})
@@ -107,11 +139,24 @@ func (a *app) listPoints(ctx context.Context) error {
 		return writeJSON(a.out, points)
 	}
 	if len(points.GetPoints()) == 0 {
-		a.out.printf("No point has been tuned on this machine yet. Find one with your own workload:\n  %s\n",
-			a.out.style(bold, a.asRoot("tune --apply -- COMMAND")))
-		return nil
+		return a.noPoints(ctx)
 	}
 	a.pointTable(points.GetPoints())
+	return nil
+}
+
+// noPoints says how there could be one.
+func (a *app) noPoints(ctx context.Context) error {
+	s, err := a.status(ctx)
+	if err != nil {
+		return err
+	}
+	if len(s.GetLevers()) == 0 {
+		a.out.printf("No point has been tuned: this machine has no lever. Why not:\n  %s\n", a.out.style(bold, "qunerctl doctor"))
+		return nil
+	}
+	a.out.printf("No point has been tuned on this machine yet. Find one with your own workload:\n  %s\n",
+		a.out.style(bold, a.asRoot("tune --apply -- COMMAND")))
 	return nil
 }
 
@@ -120,11 +165,11 @@ func (a *app) pointTable(points []*qunerv1.TunedPoint) {
 	for _, p := range points {
 		rows = append(rows, []cell{
 			text(p.GetId()), text(profileWord(p.GetProfile())), text(p.GetWorkload()), text(settingWords(p.GetSettings())),
-			figure(percent(p.GetSaving())), text(p.GetVerdict()), text(ago(p.GetTunedAtUnixNs())), text(fitWords(p)),
+			figure(savedWords(p)), text(ago(p.GetTunedAtUnixNs())), text(fitWords(p)),
 		})
 	}
 	if len(rows) > 0 {
-		a.out.table([]string{"ID", "PROFILE", "WORKLOAD", "SETTINGS", "SAVING", "VERDICT", "TUNED", "USE"}, rows)
+		a.out.table([]string{"ID", "PROFILE", "WORKLOAD", "SETTINGS", "SAVING", "TUNED", "USE"}, rows)
 	}
 }
 
@@ -139,8 +184,8 @@ func (a *app) pointPage(p *qunerv1.TunedPoint) {
 		{heading("workload"), text(p.GetWorkload())},
 		{heading("on"), text(p.GetPowerSource())},
 		{heading("use"), text(fitWords(p))},
-		{heading("verdict"), text(p.GetVerdict() + ", " + certified + ", for " + p.GetObjective())},
-		{heading("saving"), text(fmt.Sprintf("%s ± %s joules per work at %s speed", change(-p.GetSaving()), percent(p.GetSavingHalfWidth()), change(-p.GetSlowdown())))},
+		{heading("verdict"), text(verdictShort(p.GetVerdict()) + ", " + certified + ", for " + p.GetObjective())},
+		{heading("saving"), text(savingShort(p.Saving, p.SavingHalfWidth, p.Slowdown, "work"))},
 		{heading("evidence"), text(fmt.Sprintf("%s, %s", plural(int(p.GetWindows()), "window"), joules(p.GetSweepEnergyUj(), 0)))},
 		{heading("tuned"), text(ago(p.GetTunedAtUnixNs()))},
 		{heading("host"), text(p.GetFingerprint())},
@@ -150,7 +195,7 @@ func (a *app) pointPage(p *qunerv1.TunedPoint) {
 		if i == 0 {
 			name = "settings"
 		}
-		rows = append(rows, []cell{heading(name), text(s.GetLever() + " = " + value(s.GetValue(), s.GetUnit()))})
+		rows = append(rows, []cell{heading(name), text(short(s.GetLever()) + " = " + value(s.GetValue(), s.GetUnit()))})
 	}
 	kept := rows[:0]
 	for _, r := range rows {
@@ -159,6 +204,14 @@ func (a *app) pointPage(p *qunerv1.TunedPoint) {
 		}
 	}
 	a.out.table(nil, kept)
+}
+
+// savedWords are a point's saving in a table.
+func savedWords(p *qunerv1.TunedPoint) string {
+	if p.Saving == nil {
+		return "not known"
+	}
+	return percent(p.GetSaving())
 }
 
 func settingWords(settings []*qunerv1.Setting) string {

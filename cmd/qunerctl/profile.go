@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	qunerv1 "github.com/qunerd/quner/api/quner/v1"
 )
@@ -19,10 +21,17 @@ func (a *app) profileCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:       "profile idle|training|auto",
 		Short:     "Hold a profile by hand, or go back to automatic",
+		Example:   "  sudo qunerctl profile training\n  sudo qunerctl profile auto",
 		ValidArgs: []string{"idle", "training", "auto"},
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 || modes[args[0]] == 0 {
-				return usagef("qunerctl profile auto", "profile: want one of idle, training, auto; got %s", quoteOrNothing(args))
+				meant := "auto"
+				if len(args) == 1 {
+					if near, ok := nearest(args[0], []string{"idle", "training", "auto"}); ok {
+						meant = near
+					}
+				}
+				return usagef("qunerctl profile "+meant, "profile: want one of idle, training, auto; got %s", quoteOrNothing(args))
 			}
 			return nil
 		},
@@ -39,15 +48,16 @@ func (a *app) pauseCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pause [DURATION]",
 		Short: "Put the host back as found; metering goes on",
-		Long: `Put the host back as found and leave it so, for DURATION (90s, 30m, 2h) or until
+		Long: `Put the host back as found and leave it so, for DURATION (90s, 30m, 2h, 1d) or until
 "qunerctl resume". Metering goes on.`,
-		Args: atMostOne,
+		Example: "  sudo qunerctl pause\n  sudo qunerctl pause 2h",
+		Args:    atMostOne,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var d time.Duration
 			if len(args) == 1 {
 				var err error
-				if d, err = time.ParseDuration(args[0]); err != nil || d <= 0 {
-					return usagef("qunerctl pause 30m", "pause: %s is no duration (90s, 30m, 2h)", quote(args[0]))
+				if d, err = parseDuration(args[0]); err != nil {
+					return wrongValue("qunerctl pause "+likeDuration(args[0]), "pause", args[0], durationForms)
 				}
 			}
 			return a.setMode(cmd.Context(), &qunerv1.SetModeRequest{Mode: qunerv1.Mode_MODE_OFF, PauseNs: int64(d), DryRun: dryRun})
@@ -60,11 +70,24 @@ func (a *app) pauseCmd() *cobra.Command {
 func (a *app) resumeCmd() *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
-		Use:   "resume",
-		Short: "End a pause: back to the mode before it",
-		Args:  noArgs,
+		Use:     "resume",
+		Short:   "End a pause: back to the mode before it",
+		Example: "  sudo qunerctl resume",
+		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.setMode(cmd.Context(), &qunerv1.SetModeRequest{Resume: true, DryRun: dryRun})
+			err := a.setMode(cmd.Context(), &qunerv1.SetModeRequest{Resume: true, DryRun: dryRun})
+			if s := status.Convert(err); s.Code() != codes.FailedPrecondition || !strings.Contains(s.Message(), "nothing to resume") {
+				return err
+			}
+			if a.json { // the mode as it is, in the message that resume answers with
+				now, err := a.status(cmd.Context())
+				if err != nil {
+					return err
+				}
+				return writeJSON(a.out, &qunerv1.SetModeResponse{Mode: now.GetMode()})
+			}
+			a.out.printf("Not paused: nothing to do.\n")
+			return nil
 		},
 	}
 	dryRunFlag(cmd, &dryRun)

@@ -13,21 +13,19 @@ import (
 )
 
 func (a *app) rollbackCmd() *cobra.Command {
-	var show bool
 	cmd := &cobra.Command{
-		Use:   "rollback --print",
+		Use:   "rollback",
 		Short: "Print shell lines that restore the host with no daemon",
-		Args:  noArgs,
+		Long: `Print shell lines that restore the host with no daemon; nothing is moved. To put the
+host back now: qunerctl apply --restore.`,
+		Example: "  sudo qunerctl rollback --print > put-back.sh",
+		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !show {
-				return usagef("qunerctl rollback --print; to put the host back now: sudo qunerctl apply --restore",
-					"rollback only prints: --print is wanted")
-			}
 			answer, err := ask(cmd.Context(), a, a.admin, func(ctx context.Context, conn grpc.ClientConnInterface) (*qunerv1.RollbackResponse, error) {
 				return qunerv1.NewAdminServiceClient(conn).Rollback(ctx, &qunerv1.RollbackRequest{})
 			})
 			if f := a.classify(cmd, err); err != nil && f.code == exitUnreachable && errors.Is(err, client.ErrUnreachable) {
-				f.hint = "sudo qunerd rollback --print"
+				f.hint = a.sudo() + "qunerd rollback --print"
 				return f
 			}
 			if err != nil {
@@ -45,6 +43,6 @@ func (a *app) rollbackCmd() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&show, "print", false, "print the lines")
+	cmd.Flags().Bool("print", true, "print the lines, which is all that it does")
 	return cmd
 }

@@ -35,7 +35,7 @@ is back. Without a daemon, sudo qunerd selftest does the same.`,
 			} else {
 				a.selftestPage(answer.GetTests(), dryRun)
 			}
-			return selftestVerdict(answer.GetTests())
+			return a.selftestVerdict(answer.GetTests())
 		},
 	}
 	dryRunFlag(cmd, &dryRun)
@@ -83,7 +83,7 @@ func verdictCell(v qunerv1.LeverVerdict) cell {
 }
 
 // selftestVerdict is the exit status: a lever that is not back is worse than one that does not move.
-func selftestVerdict(tests []*qunerv1.LeverTest) error {
+func (a *app) selftestVerdict(tests []*qunerv1.LeverTest) error {
 	refused, stuck := 0, 0
 	for _, t := range tests {
 		switch t.GetVerdict() {
@@ -97,7 +97,7 @@ func selftestVerdict(tests []*qunerv1.LeverTest) error {
 	case stuck > 0:
 		return &failure{
 			error: fmt.Errorf("%s not back as before", plural(stuck, "lever")), code: exitError,
-			hint: "sudo qunerctl apply --restore; if that does not do it: sudo qunerctl rollback --print",
+			hint: a.asRoot("apply --restore") + "; if that does not do it: " + a.asRoot("rollback --print"),
 		}
 	case refused > 0:
 		return &failure{

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,7 +23,8 @@ func (a *app) statusCmd() *cobra.Command {
 
 With --watch the page is shown anew at each change until Ctrl-C; where the output
 is no terminal, a line is printed at each change, and with --json one object a line.`,
-		Args: noArgs,
+		Example: "  qunerctl status\n  qunerctl status --watch",
+		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if watch {
 				return a.watch(cmd.Context())
@@ -85,13 +87,10 @@ func (a *app) statusPage(s *qunerv1.Status) {
 	if s.GetSimulated() {
 		where = ", simulated host " + s.GetHost()
 	}
-	up := time.Unix(0, s.GetTimeUnixNs()).Sub(time.Unix(0, s.GetStartedUnixNs()))
-	a.out.printf("%s%s, up %s\n\n", a.out.style(bold, "qunerd "+s.GetVersion()), where, span(max(0, up)))
+	up := time.Since(time.Unix(0, s.GetStartedUnixNs()))
+	a.out.printf("%s%s, up %s%s\n\n", a.out.style(bold, "qunerd "+s.GetVersion()), where, span(max(0, up)), asOf(s))
 
 	facts := a.facts(s)
-	if worthTuning(s) {
-		facts[1][1].text += "; not tuned yet: " + a.asRoot("tune --apply -- COMMAND")
-	}
 	facts[2] = []cell{heading("signal"), text(signalWords(s))}
 	power, _ := now(s)
 	facts[3][1].text = power
@@ -101,19 +100,36 @@ func (a *app) statusPage(s *qunerv1.Status) {
 	}
 	a.out.table(nil, facts)
 	for _, d := range s.GetDegraded() {
-		a.out.printf("  %s\n", a.out.style(yellow, "not well: "+d))
+		a.out.para("  not well: ", yellow, d)
 	}
 	a.leverTable(s.GetLevers())
 	a.powerTable(s.GetDevices())
 	if n := len(s.GetMissing()); n > 0 {
 		a.out.printf("\n%s\n", a.out.style(dim, plural(n, "control")+" this host does not offer: qunerctl doctor says why"))
 	}
+	a.out.printf("\n%s\n", a.next(s))
+}
+
+// freshFor is how old a picture may be that passes for the present.
+const freshFor = 2 * time.Second
+
+// asOf says how old the picture is, if it is.
+func asOf(s *qunerv1.Status) string {
+	age := time.Since(time.Unix(0, s.GetTimeUnixNs()))
+	if age <= freshFor {
+		return ""
+	}
+	return ", as of " + span(age.Round(time.Second)) + " ago"
 }
 
 // signalWords say what the detector sees and where it leans.
 func signalWords(s *qunerv1.Status) string {
 	g := s.GetSignal()
-	seen := fmt.Sprintf("GPU %.0f %%, load %.2f on %s", 100*g.GetGpuUtilisation(), g.GetLoad1(), plural(int(g.GetCpus()), "CPU"))
+	gpu := "no GPU"
+	if g.GpuUtilisation != nil {
+		gpu = fmt.Sprintf("GPU %.0f %%", 100*g.GetGpuUtilisation())
+	}
+	seen := fmt.Sprintf("%s, load %.2f on %s", gpu, g.GetLoad1(), plural(int(g.GetCpus()), "CPU"))
 	if p := g.GetProposes(); p != qunerv1.Profile_PROFILE_UNSPECIFIED && p != s.GetProfile() && s.GetMode().GetMode() == qunerv1.Mode_MODE_AUTO {
 		seen += fmt.Sprintf("; looks like %s (%d of %d samples)", profileWord(g.GetProposes()), g.GetAgreeing(), g.GetNeeded())
 	}
@@ -131,7 +147,7 @@ func sweepWords(t *qunerv1.TuneState) string {
 	case t.GetLastUnixNs() == 0:
 		return "none yet"
 	default:
-		return fmt.Sprintf("%s%s, %s", t.GetLastVerdict(), of, ago(t.GetLastUnixNs()))
+		return fmt.Sprintf("%s%s, %s", verdictShort(t.GetLastVerdict()), of, ago(t.GetLastUnixNs()))
 	}
 }
 
@@ -147,12 +163,15 @@ func (a *app) leverTable(levers []*qunerv1.LeverState) {
 		switch l.GetState() {
 		case "held":
 			state = "held by quner"
-		case "yielded", "lost":
-			state, look = l.GetState(), yellow
+		case "yielded":
+			state, look = "left to others", yellow
+		case "lost":
+			state, look = "lost", yellow
 		}
+		note := strings.TrimPrefix(l.GetNote(), "yielded: ")
 		rows = append(rows, []cell{
 			text(family(names(g))), text(kindWord(l.GetKind())), text(value(l.GetValue(), l.GetUnit())), text(found),
-			{text: state, look: look}, {text: l.GetNote(), look: dim},
+			{text: state, look: look}, {text: note, look: dim},
 		})
 	}
 	if len(rows) > 0 {

@@ -151,9 +151,13 @@ func (s *sweep) window(p *qunerv1.TuneProgress) {
 		s.line.step("%s  does not count: %s", head, p.GetVoided())
 		return
 	}
-	line := fmt.Sprintf("%s  %7.1f W  %9s per run  %s runs/s", head, p.GetWatts(), perRun(p.GetJoulesPerWork()), rate(p.GetWorkPerSecond(), 0))
+	line := head
+	if p.Watts != nil && p.JoulesPerWork != nil {
+		line += fmt.Sprintf("  %7.1f W  %9s per run", p.GetWatts(), perRun(p.GetJoulesPerWork()))
+	}
+	line += "  " + rate(p.GetWorkPerSecond(), 0) + " runs/s"
 	if p.GetBest() != "" {
-		line += "  best so far " + p.GetBest()
+		line += "  best " + p.GetBest()
 	}
 	s.line.step("%s", line)
 }

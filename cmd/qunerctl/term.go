@@ -31,6 +31,43 @@ func (s *screen) style(code style, text string) string {
 // printf prints to the screen. A screen that has gone away (a closed pipe) is nobody to tell of it.
 func (s *screen) printf(format string, args ...any) { _, _ = fmt.Fprintf(s, format, args...) }
 
+// columns is how wide a line may be. One narrower than that of the smallest terminal would be no page any more.
+func (s *screen) columns() int {
+	if s.width == 0 {
+		return pageWidth
+	}
+	return max(60, s.width)
+}
+
+// para prints words as a paragraph: the first line after lead, the others below the beginning of its text.
+func (s *screen) para(lead string, look style, words string) {
+	indent := utf8.RuneCountInString(lead)
+	for i, line := range wrap(words, s.columns()-indent) {
+		if i > 0 {
+			lead = strings.Repeat(" ", indent)
+		}
+		s.printf("%s%s\n", lead, s.style(look, line))
+	}
+}
+
+// wrap breaks a text into lines of at most width columns; a word that is longer stays whole.
+func wrap(text string, width int) []string {
+	var lines []string
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		switch {
+		case line == "":
+			line = word
+		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) <= width:
+			line += " " + word
+		default:
+			lines = append(lines, line)
+			line = word
+		}
+	}
+	return append(lines, line)
+}
+
 // cell is a text in a table with its look.
 type cell struct {
 	text  string
@@ -43,7 +80,7 @@ func figure(s string) cell  { return cell{text: s, right: true} }
 func heading(s string) cell { return cell{text: s, look: bold} }
 
 // table prints rows in columns, two spaces apart and indented by two. Columns that are empty throughout, heading aside,
-// are left out; the heading of a column of figures stands over them.
+// are left out; the heading of a column of figures stands over them. A last text that does not fit goes on below itself.
 func (s *screen) table(head []string, rows [][]cell) {
 	var lines [][]cell
 	if head != nil {
@@ -74,10 +111,16 @@ func (s *screen) table(head []string, rows [][]cell) {
 func (s *screen) row(line []cell, width []int, used map[int]bool) {
 	var b strings.Builder
 	pad := 0 // owed before the next text: none is left at the end of a line
+	at, last := 0, lastText(line)
 	for i, c := range line {
 		if !used[i] {
 			continue
 		}
+		if i == last && !c.right {
+			s.lastCell(b.String(), pad+2, at+2, c)
+			return
+		}
+		at += 2 + width[i]
 		room := width[i] - utf8.RuneCountInString(c.text)
 		pad += 2
 		if c.right {
@@ -94,6 +137,42 @@ func (s *screen) row(line []cell, width []int, used map[int]bool) {
 		pad += room
 	}
 	s.printf("%s\n", b.String())
+}
+
+// lastText is the index of the last cell that holds a text, or -1.
+func lastText(line []cell) int {
+	for i := len(line) - 1; i >= 0; i-- {
+		if line[i].text != "" {
+			return i
+		}
+	}
+	return -1
+}
+
+// leastColumn is the width below which a column is too narrow to read: its text then begins a line of its own.
+const leastColumn = 24
+
+// fewWords is the length up to which a text stays in its row although that is too wide by it.
+const fewWords = 32
+
+// lastCell ends a row with a text that stands at a column, over several lines where it has to.
+func (s *screen) lastCell(row string, pad, at int, c cell) {
+	room := s.columns() - at
+	switch {
+	case utf8.RuneCountInString(c.text) <= room, room < leastColumn && utf8.RuneCountInString(c.text) <= fewWords:
+		s.printf("%s%s%s\n", row, strings.Repeat(" ", pad), s.style(c.look, c.text))
+		return
+	case room < leastColumn:
+		s.printf("%s\n", row)
+		at, pad, row = 6, 6, ""
+		room = s.columns() - at
+	}
+	for i, line := range wrap(c.text, room) {
+		if i > 0 {
+			row, pad = "", at
+		}
+		s.printf("%s%s%s\n", row, strings.Repeat(" ", pad), s.style(c.look, line))
+	}
 }
 
 // progress is one line that is rewritten on a terminal; elsewhere only steps are printed, a line each.

@@ -20,13 +20,13 @@ type tuneFlags struct {
 	start       qunerv1.TuneStart
 	profile     string
 	maxSlowdown float64
-	runTimeout  time.Duration
+	runTimeout  durationValue
 	as          string
 	verbose     bool
 }
 
 func (a *app) tuneCmd() *cobra.Command {
-	f := new(tuneFlags)
+	f := &tuneFlags{runTimeout: durationValue(time.Hour)}
 	cmd := &cobra.Command{
 		Use:   "tune [flags] -- COMMAND [ARG…]",
 		Short: "Find the operating point that does COMMAND's work for the fewest joules",
@@ -36,7 +36,11 @@ of your work (1 to 30 s) that can be repeated; its output is dropped unless it
 fails. Under sudo it runs as you, not as root (--as root overrides).
 
 Without --apply the host is put back as found; with it the best point is kept and
-cached for its profile. Ctrl-C, and a command that fails, put the host back at once.`,
+cached for its profile. Ctrl-C, and a command that fails, put the host back at once.
+
+With --apply the exit status is 0 only if a point is in force, or if the levers make no
+difference; a best state that is not certified, or that nothing measured, is 1.`,
+		Example: "  sudo qunerctl tune -- ./train --steps 20\n  sudo qunerctl tune --apply --max-slowdown 0.05 -- ./train --steps 20\n  sudo qunerctl tune --dry-run",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 && !f.start.GetDryRun() {
 				return usagef("qunerctl tune -- COMMAND", "tune: which command?")
@@ -51,45 +55,59 @@ cached for its profile. Ctrl-C, and a command that fails, put the host back at o
 	flags.StringVar(&f.start.Workload, "workload", "", "`NAME` under which the point is cached; default: any workload of the profile")
 	flags.BoolVar(&f.start.Apply, "apply", false, "keep and cache the point found")
 	flags.StringVar(&f.start.Objective, "objective", "work-per-joule", "work-per-joule, work-per-second or edp")
-	flags.Float64Var(&f.maxSlowdown, "max-slowdown", 0.10, "greatest loss of speed allowed, 0…1")
+	flags.Float64Var(&f.maxSlowdown, "max-slowdown", 0.10, "greatest loss of speed allowed, from 0 to less than 1")
 	flags.BoolVar(&f.start.NoGpu, "no-gpu", false, "leave the GPU levers alone")
 	flags.BoolVar(&f.start.NoCpu, "no-cpu", false, "leave the CPU levers alone")
 	flags.Uint32Var(&f.start.MaxWindows, "max-windows", 0, "measure at most `N` times; 0: qunerd's budget")
 	flags.BoolVar(&f.start.Force, "force", false, "also while others train")
-	flags.DurationVar(&f.runTimeout, "run-timeout", time.Hour, "end a run of COMMAND that hangs")
+	flags.Var(&f.runTimeout, "run-timeout", "end a run of COMMAND that hangs")
 	flags.StringVar(&f.as, "as", "", "run COMMAND as `root` although sudo was used")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "show COMMAND's output")
 	dryRunFlag(cmd, &f.start.DryRun)
+	oneOf(cmd, "profile", profiles()...)
+	oneOf(cmd, "objective", objectives()...)
+	oneOf(cmd, "as", "root")
 	return cmd
+}
+
+func objectives() []string { return []string{"work-per-joule", "work-per-second", "edp"} }
+func profiles() []string   { return []string{"training", "idle"} }
+
+// oneWord refuses a flag's value that is none of a few words.
+func oneWord(cmd *cobra.Command, flag, value string, words ...string) error {
+	if slices.Contains(words, value) {
+		return nil
+	}
+	hint := cmd.CommandPath() + " --help"
+	if near, ok := nearest(value, words); ok {
+		hint = "--" + flag + " " + near
+	}
+	return wrongValue(hint, "--"+flag, value, strings.Join(words, ", "))
 }
 
 // check fills the request in from the flags.
 func (f *tuneFlags) check(cmd *cobra.Command) error {
-	switch f.profile {
-	case "training":
-		f.start.Profile = qunerv1.Profile_PROFILE_TRAINING
-	case "idle":
+	if err := oneWord(cmd, "profile", f.profile, profiles()...); err != nil {
+		return err
+	}
+	f.start.Profile = qunerv1.Profile_PROFILE_TRAINING
+	if f.profile == "idle" {
 		f.start.Profile = qunerv1.Profile_PROFILE_IDLE
-	default:
-		return usagef("", "tune: --profile %s: want training or idle", quote(f.profile))
 	}
-	if objectives := []string{"work-per-joule", "work-per-second", "edp"}; !slices.Contains(objectives, f.start.GetObjective()) {
-		return usagef("", "tune: --objective %s: want one of %s", quote(f.start.GetObjective()), strings.Join(objectives, ", "))
+	if err := oneWord(cmd, "objective", f.start.GetObjective(), objectives()...); err != nil {
+		return err
 	}
-	if !(f.maxSlowdown >= 0 && f.maxSlowdown <= 1) {
-		return usagef("", "tune: --max-slowdown %g: want a fraction from 0 to 1 (0.10 is 10 %%)", f.maxSlowdown)
+	if !(f.maxSlowdown >= 0 && f.maxSlowdown < 1) {
+		return wrongValue("", "--max-slowdown", fmt.Sprint(f.maxSlowdown), "a fraction from 0 to less than 1 (0.10 is 10 %)")
 	}
 	if cmd.Flags().Changed("max-slowdown") {
 		f.start.MaxSlowdown = &f.maxSlowdown
 	}
 	if f.start.GetNoGpu() && f.start.GetNoCpu() {
-		return usagef("", "tune: --no-gpu and --no-cpu leave nothing to tune")
+		return usagef("", "--no-gpu and --no-cpu leave nothing to tune")
 	}
-	if f.runTimeout <= 0 {
-		return usagef("", "tune: --run-timeout %s: want more than nothing", f.runTimeout)
-	}
-	if f.as != "" && f.as != "root" {
-		return usagef("", "tune: --as %s: want root, or nothing for the user of sudo", quote(f.as))
+	if f.as != "" {
+		return oneWord(cmd, "as", f.as, "root")
 	}
 	return nil
 }
@@ -98,6 +116,7 @@ func (a *app) tune(cmd *cobra.Command, f *tuneFlags, args []string) error {
 	if err := f.check(cmd); err != nil {
 		return err
 	}
+	a.warnMisplaced(args)
 	work := new(workload)
 	if len(args) > 0 {
 		path, err := exec.LookPath(args[0])
@@ -109,7 +128,7 @@ func (a *app) tune(cmd *cobra.Command, f *tuneFlags, args []string) error {
 		if err != nil {
 			return err
 		}
-		work = &workload{path: path, args: args, as: who, timeout: f.runTimeout}
+		work = &workload{path: path, args: args, as: who, timeout: time.Duration(f.runTimeout)}
 		if f.verbose {
 			work.show = a.err.Writer
 		}
@@ -134,16 +153,29 @@ func (a *app) tune(cmd *cobra.Command, f *tuneFlags, args []string) error {
 			hint: "qunerctl status shows it"}
 	case err != nil:
 		return err
-	case a.json && sweep.report != nil:
-		return writeJSON(a.out, sweep.report)
+	}
+	return a.tuned(sweep, f, args)
+}
+
+// tuned prints what a sweep, or its plan, has come to.
+func (a *app) tuned(sweep *sweep, f *tuneFlags, args []string) error {
+	r := sweep.report
+	switch {
+	case r != nil && a.json:
+		if err := writeJSON(a.out, r); err != nil {
+			return err
+		}
+	case r != nil:
+		a.err.printf("\n") // between the progress and the page, which is for standard output
+		a.tunePage(r, f, args)
 	case a.json:
 		return writeJSON(a.out, sweep.plan)
-	case sweep.report != nil:
-		a.err.printf("\n") // between the progress and the page, which is for standard output
-		a.tunePage(sweep.report, f, args)
-	case sweep.dryRun:
+	default:
 		a.out.planPage(sweep.plan)
 		a.out.printf("Dry run: nothing was run or written.\n")
+	}
+	if r != nil && f.start.GetApply() {
+		return notKept(r)
 	}
 	return nil
 }

@@ -6,28 +6,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	qunerv1 "github.com/qunerd/quner/api/quner/v1"
 )
 
 // chartWidth is the length of the longest bar.
 const chartWidth = 40
-
-// perRun prints joules per run with four significant digits.
-func perRun(j float64) string { return quantity(j, 0, "J") }
-
-// rate prints a number with its half-width; three significant digits without one.
-func rate(v, half float64) string {
-	if !finite(half) {
-		return rate(v, 0) + " ± ?"
-	}
-	if half <= 0 {
-		return strconv.FormatFloat(v, 'f', decimals(v, 3), 64)
-	}
-	digits := decimals(half, 2)
-	return strconv.FormatFloat(v, 'f', digits, 64) + " ± " + strconv.FormatFloat(half, 'f', digits, 64)
-}
 
 // planPage tells what a sweep will try.
 func (s *screen) planPage(p *qunerv1.TunePlan) {
@@ -36,7 +20,7 @@ func (s *screen) planPage(p *qunerv1.TunePlan) {
 		if i := int(axis.GetFound()); i < len(states) {
 			states[i] += " (as found)"
 		}
-		s.printf("%s: %s of %s: %s\n", s.style(bold, "will try"), plural(len(states), "state"), axis.GetName(), strings.Join(states, ", "))
+		s.para("will try: ", plain, fmt.Sprintf("%s of %s: %s", plural(len(states), "state"), axis.GetName(), strings.Join(states, ", ")))
 	}
 	base := ""
 	if p.GetBaseWatts() > 0 {
@@ -46,99 +30,223 @@ func (s *screen) planPage(p *qunerv1.TunePlan) {
 	for i, d := range p.GetDevices() {
 		devices[i] = short(d)
 	}
-	s.printf("%s: %s%s\n", s.style(bold, "measured"), orWord(strings.Join(devices, ", "), "no device: speeds alone"), base)
-	s.printf("%s: at most %s\n\n", s.style(bold, "budget"), plural(int(p.GetMaxWindows()), "window"))
+	s.para("measured: ", plain, orWord(strings.Join(devices, ", "), "no device: speeds alone")+base)
+	s.printf("budget: at most %s\n\n", plural(int(p.GetMaxWindows()), "window"))
 }
 
 // tunePage tells how the sweep came out.
 func (a *app) tunePage(r *qunerv1.TuneReport, f *tuneFlags, args []string) {
 	joulesKnown := r.GetVerdict() != "no_energy"
 	a.stateTable(r, joulesKnown)
+	a.unmeasured(r)
 	if joulesKnown {
-		a.chart(r.GetStates())
-	}
-	a.out.printf("\n%s\n", verdictWords(r))
-	for _, axis := range r.GetAxes() {
-		if len(r.GetAxes()) > 1 || axis.GetVerdict() != r.GetVerdict() {
-			a.out.printf("  %s: %s\n", axis.GetName(), axis.GetVerdict())
+		for _, axis := range r.GetAxes() {
+			a.chart(r, axis)
 		}
 	}
-	if labels := r.GetChosenLabels(); len(labels) > 0 {
-		a.out.printf("\n%s %s\n", a.out.style(bold, "chosen:"), a.out.style(green, strings.Join(labels, ", ")))
-		a.out.printf("%s\n", savingWords(r))
-	} else if joulesKnown {
-		a.out.printf("The sweep took %s and cost %s.\n", plural(int(r.GetWindows()), "window"), joules(r.GetEnergyUj(), 0))
+	a.out.printf("\n")
+	a.out.para("", plain, verdictWords(r))
+	if len(r.GetAxes()) > 1 {
+		for _, axis := range r.GetAxes() {
+			a.out.para("  "+axis.GetName()+": ", plain, verdictShort(axis.GetVerdict()))
+		}
 	}
+	a.outcome(r, joulesKnown)
 	if r.GetNote() != "" {
-		a.out.printf("%s\n", r.GetNote())
-	}
-	if r.GetPrinciple() != "" && joulesKnown {
-		a.out.printf("\n%s\n", a.out.style(dim, r.GetPrinciple()))
+		a.out.para("", plain, r.GetNote())
 	}
 	a.out.printf("\n%s\n", a.afterwards(r, f, args))
+	if r.GetPrinciple() != "" && joulesKnown {
+		a.out.printf("\n")
+		a.out.para("", dim, r.GetPrinciple())
+	}
+}
+
+// outcome names the chosen state and what it brings, or what the search for one has cost.
+func (a *app) outcome(r *qunerv1.TuneReport, joulesKnown bool) {
+	labels := r.GetChosenLabels()
+	if len(labels) == 0 {
+		if joulesKnown {
+			a.out.printf("The sweep took %s%s.\n", plural(int(r.GetWindows()), "window"), costWords(r, " and cost "))
+		}
+		return
+	}
+	name, look := "chosen:", green
+	if !r.GetCertified() {
+		name, look = "best so far:", plain
+	}
+	a.out.printf("\n%s %s\n", a.out.style(bold, name), a.out.style(look, strings.Join(labels, ", ")))
+	certified := "not certified"
+	if r.GetCertified() {
+		certified = "certified"
+	}
+	saving := savingShort(r.Saving, r.SavingHalfWidth, r.Slowdown, "run")
+	a.out.para("", plain, strings.Replace(saving, "saving", "Saving", 1)+", "+certified+".")
+	a.out.para("", plain, fmt.Sprintf("The sweep took %s%s%s.", plural(int(r.GetWindows()), "window"), costWords(r, " and cost "), paybackWords(r)))
 }
 
 func (a *app) stateTable(r *qunerv1.TuneReport, joulesKnown bool) {
-	rows := make([][]cell, 0, len(r.GetStates()))
+	var rows [][]cell
+	found := foundStates(r)
 	for _, s := range r.GetStates() {
-		measured := s.GetWindows() > 0
-		var marks []string
-		for _, m := range []struct {
-			is   bool
-			word string
-		}{{s.GetChosen(), "chosen"}, {s.GetFound(), "as found"}, {!measured, "not measured"}, {measured && !s.GetAllowed(), "too slow"},
-			{s.GetInBand() && joulesKnown, "in band"}} {
-			if m.is {
-				marks = append(marks, m.word)
-			}
+		if s.GetWindows() == 0 && !chosen(r, s) {
+			continue
 		}
-		row := []cell{text(strings.Join(s.GetState(), ", ")), figure(""), figure(""), figure(""), figure(""),
-			figure(strconv.Itoa(int(s.GetWindows()))), text(strings.Join(marks, ", "))}
-		if measured {
-			row[4] = figure(rate(s.GetWorkPerSecond(), s.GetWorkPerSecondHalfWidth()))
+		row := []cell{text(axisOf(r, s)), text(strings.Join(s.GetState(), ", ")), figure(""), figure(""), figure(""), figure(""),
+			figure(strconv.Itoa(int(s.GetWindows()))), text(strings.Join(marks(r, s, found[s.GetAxis()], joulesKnown), ", "))}
+		if s.WorkPerSecond != nil {
+			row[5] = figure(rate(s.GetWorkPerSecond(), s.GetWorkPerSecondHalfWidth()))
 		}
-		if measured && joulesKnown {
-			row[1] = figure(quantity(s.GetJoulesPerWork(), s.GetJoulesPerWorkHalfWidth(), "J"))
-			row[2] = figure(quantity(s.GetWatts(), s.GetWattsHalfWidth(), "W"))
-			row[3] = figure(quantity(s.GetAchievedWatts(), 0, "W"))
+		if joulesKnown {
+			row[2] = measuredFigure(s.JoulesPerWork, s.JoulesPerWorkHalfWidth, "J")
+			row[3] = measuredFigure(s.Watts, s.WattsHalfWidth, "W")
+			row[4] = measuredFigure(s.AchievedWatts, nil, "W")
 		}
-		if s.GetChosen() {
-			row[0].look, row[6].look = bold, green
+		if chosen(r, s) {
+			row[1].look, row[7].look = bold, green
 		}
 		rows = append(rows, row)
 	}
-	a.out.table([]string{"STATE", "JOULES PER RUN", "HOST DRAWS", "DEVICE DRAWS", "RUNS PER SECOND", "WINDOWS", ""}, rows)
+	a.out.table([]string{"LEVERS", "STATE", "JOULES PER RUN", "HOST DRAWS", "DEVICE", "RUNS/S", "WINDOWS", ""}, rows)
+}
+
+// axisOf names the axis of a state where there are several.
+func axisOf(r *qunerv1.TuneReport, s *qunerv1.StateReport) string {
+	if len(r.GetAxes()) < 2 {
+		return ""
+	}
+	return s.GetAxis()
+}
+
+func measuredFigure(v, half *float64, unitName string) cell {
+	switch {
+	case v == nil:
+		return figure("")
+	case half == nil:
+		return figure(quantity(*v, 0, unitName))
+	}
+	return figure(quantity(*v, *half, unitName))
+}
+
+// chosen tells whether a state was chosen. On an axis that makes no difference nothing is: it stays as it was found.
+func chosen(r *qunerv1.TuneReport, s *qunerv1.StateReport) bool {
+	return s.GetChosen() && !slices.ContainsFunc(r.GetAxes(), func(axis *qunerv1.AxisReport) bool {
+		return axis.GetName() == s.GetAxis() && axis.GetVerdict() == "flat"
+	}) && r.GetVerdict() != "flat"
+}
+
+// foundStates are the states that the axes were found in.
+func foundStates(r *qunerv1.TuneReport) map[string]*qunerv1.StateReport {
+	found := make(map[string]*qunerv1.StateReport)
+	for _, s := range r.GetStates() {
+		if s.GetFound() {
+			found[s.GetAxis()] = s
+		}
+	}
+	return found
+}
+
+// marks are what is to be said of a state beside its figures.
+func marks(r *qunerv1.TuneReport, s, found *qunerv1.StateReport, joulesKnown bool) []string {
+	measured := s.GetWindows() > 0
+	best := "chosen"
+	if !r.GetCertified() {
+		best = "best so far"
+	}
+	slow := measured && !s.GetAllowed() && !s.GetFound()
+	surely := slow && tooSlow(s, found, r.GetMaxSlowdown())
+	var words []string
+	for _, m := range []struct {
+		is   bool
+		word string
+	}{
+		{chosen(r, s), best}, {s.GetFound(), "as found"}, {!measured, "not measured"},
+		{surely, "too slow"}, {slow && !surely, "maybe too slow"},
+		{s.GetInBand() && joulesKnown && r.GetVerdict() != "flat" && s.JoulesPerWorkHalfWidth != nil, "in band"},
+		{s.GetWindows() == 1 && s.WorkPerSecondHalfWidth == nil, "1 window: no interval"},
+	} {
+		if m.is {
+			words = append(words, m.word)
+		}
+	}
+	return words
+}
+
+// tooSlow tells whether the loss of speed against the state found is greater than allowed beyond the doubt of both
+// speeds' intervals. A single window has none, and proves nothing.
+func tooSlow(s, found *qunerv1.StateReport, allowed float64) bool {
+	if found == nil || s.WorkPerSecondHalfWidth == nil || found.WorkPerSecondHalfWidth == nil ||
+		s.GetWorkPerSecond() <= 0 || found.GetWorkPerSecond() <= 0 || allowed >= 1 {
+		return false
+	}
+	doubt := math.Hypot(s.GetWorkPerSecondHalfWidth()/s.GetWorkPerSecond(), found.GetWorkPerSecondHalfWidth()/found.GetWorkPerSecond())
+	return math.Log(s.GetWorkPerSecond()/found.GetWorkPerSecond())+doubt < math.Log1p(-allowed)
+}
+
+// unmeasured names the states that were left out, a line for each reason.
+func (a *app) unmeasured(r *qunerv1.TuneReport) {
+	var left []*qunerv1.StateReport
+	for _, s := range r.GetStates() {
+		if s.GetWindows() == 0 {
+			left = append(left, s)
+		}
+	}
+	for i, g := range grouped(left, func(s *qunerv1.StateReport) string { return s.GetAxis() + "\x00" + leftOut(s) }) {
+		if i == 0 {
+			a.out.printf("\n")
+		}
+		labels := make([]string, len(g))
+		for i, s := range g {
+			labels[i] = strings.Join(s.GetState(), ", ")
+		}
+		axis := axisOf(r, g[0])
+		if axis != "" {
+			axis += " "
+		}
+		a.out.para("  not measured: ", dim, axis+strings.Join(labels, ", ")+" ("+leftOut(g[0])+")")
+	}
+}
+
+func leftOut(s *qunerv1.StateReport) string {
+	if s.GetSkipped() == "" && s.GetSameAs() != "" {
+		return "draws what " + s.GetSameAs() + " draws"
+	}
+	return orWord(s.GetSkipped(), "not reached")
 }
 
 // chart draws joules per run by state, from zero on: a bar that began elsewhere would exaggerate.
-func (a *app) chart(states []*qunerv1.StateReport) {
+func (a *app) chart(r *qunerv1.TuneReport, axis *qunerv1.AxisReport) {
 	most, wide := 0.0, 0
-	for _, s := range states {
-		if !finite(s.GetJoulesPerWork()) {
+	var states []*qunerv1.StateReport
+	for _, s := range r.GetStates() {
+		if s.JoulesPerWork == nil || s.GetAxis() != axis.GetName() {
 			continue
 		}
+		states = append(states, s)
 		most = max(most, s.GetJoulesPerWork())
 		wide = max(wide, len([]rune(strings.Join(s.GetState(), ", "))))
 	}
 	if most <= 0 {
 		return
 	}
-	a.out.printf("\n%s\n", a.out.style(bold, "Joules per run, by state (less is better)"))
+	of := "state"
+	if len(r.GetAxes()) > 1 {
+		of = "state of " + axis.GetName()
+	}
+	found := foundStates(r)[axis.GetName()]
+	a.out.printf("\n%s\n", a.out.style(bold, "Joules per run, by "+of+" (less is better)"))
 	for _, s := range states {
-		if !finite(s.GetJoulesPerWork()) {
-			continue
-		}
-		look, mark := plain, ""
+		look := plain
+		words := marks(r, s, found, false)
 		switch {
-		case s.GetChosen():
-			look, mark = green, "  ◀ chosen"
+		case chosen(r, s):
+			look, words[0] = green, "◀ "+words[0]
 		case !s.GetAllowed():
-			look, mark = dim, "  too slow"
-		case s.GetFound():
-			mark = "  as found"
+			look = dim
 		}
-		a.out.printf("  %*s  %8s  %s%s\n", wide, strings.Join(s.GetState(), ", "), perRun(s.GetJoulesPerWork()),
-			a.out.style(look, bar(s.GetJoulesPerWork()/most, chartWidth)), mark)
+		line := fmt.Sprintf("  %*s  %8s  %s  %s", wide, strings.Join(s.GetState(), ", "), perRun(s.GetJoulesPerWork()),
+			a.out.style(look, bar(s.GetJoulesPerWork()/most, chartWidth)), strings.Join(words[:min(1, len(words))], ""))
+		a.out.printf("%s\n", strings.TrimRight(line, " "))
 	}
 }
 
@@ -150,91 +258,4 @@ func bar(share float64, width int) string {
 		full += string([]rune(" ▏▎▍▌▋▊▉")[rest])
 	}
 	return full
-}
-
-// verdictWords say in plain words what the sweep has shown.
-func verdictWords(r *qunerv1.TuneReport) string {
-	switch r.GetVerdict() {
-	case "interior":
-		return "The best state lies inside the range: both ends do less work per joule."
-	case "edge":
-		return "The best state is at an end of the range; the optimum may lie beyond what the device offers."
-	case "flat":
-		return "The levers make no difference to this workload: every state costs the same, so none is chosen."
-	case "uncertified":
-		s := "The measurements are too noisy to be sure of a best state"
-		if n := int(r.GetMoreWindows()); n > 0 {
-			s += fmt.Sprintf(": about %s would settle it", plural(n, "more window"))
-		}
-		return s + "."
-	case "no_energy":
-		return "This machine shows no energy counter: only speeds are known, and nothing is applied or cached."
-	default:
-		return "verdict: " + r.GetVerdict()
-	}
-}
-
-// savingWords are the sentence people will quote.
-func savingWords(r *qunerv1.TuneReport) string {
-	certified := "not certified"
-	if r.GetCertified() {
-		certified = "certified"
-	}
-	if !finite(r.GetSaving()) || !finite(r.GetSlowdown()) {
-		return fmt.Sprintf("What it saves was not measured, %s; the sweep cost %s", certified, joules(r.GetEnergyUj(), 0))
-	}
-	s := fmt.Sprintf("%s ± %s joules per run at %s speed, %s; the sweep cost %s",
-		change(-r.GetSaving()), percent(r.GetSavingHalfWidth()), change(-r.GetSlowdown()), certified, joules(r.GetEnergyUj(), 0))
-	if p := r.GetPaybackS(); p > 0 {
-		s += fmt.Sprintf(" and pays back after %s of this work", longSpan(time.Duration(p*float64(time.Second))))
-	}
-	return s
-}
-
-// longSpan spells minutes out, for sentences.
-func longSpan(d time.Duration) string {
-	switch {
-	case d < 2*time.Minute:
-		return plural(int(math.Ceil(d.Seconds())), "second")
-	case d < 2*time.Hour:
-		return plural(int(math.Round(d.Minutes())), "minute")
-	default:
-		return plural(int(math.Round(d.Hours())), "hour")
-	}
-}
-
-// afterwards says how the host is now and what to do next.
-func (a *app) afterwards(r *qunerv1.TuneReport, f *tuneFlags, args []string) string {
-	again := func(flags ...string) string {
-		words := append(a.tuneWords(len(args)), flags...)
-		words = append(words, "--")
-		for _, arg := range args {
-			words = append(words, quote(arg))
-		}
-		return a.out.style(bold, strings.Join(words, " "))
-	}
-	back := "The host was put back as found."
-	switch {
-	case r.GetApplied():
-		return fmt.Sprintf("The chosen state is in force and cached for the %s profile. To undo:\n  %s", f.profile, a.out.style(bold, a.asRoot("apply --restore")))
-	case r.GetVerdict() == "uncertified" && r.GetMoreWindows() > 0:
-		return fmt.Sprintf("%s To settle it:\n  %s", back, again("--max-windows", strconv.Itoa(int(r.GetWindows()+r.GetMoreWindows()))))
-	case len(r.GetChosenLabels()) > 0 && !f.start.GetApply():
-		return fmt.Sprintf("%s To keep the chosen state, sweep again with --apply:\n  %s", back, again("--apply"))
-	default:
-		return back
-	}
-}
-
-// tuneWords are what was typed up to the workload: the command comes last, as given, with or without "--".
-func (a *app) tuneWords(command int) []string {
-	words := []string{a.asRoot("")}
-	typed := a.args[:max(0, len(a.args)-command)]
-	if n := len(typed); n > 0 && typed[n-1] == "--" {
-		typed = typed[:n-1]
-	}
-	for _, w := range typed {
-		words = append(words, quote(w))
-	}
-	return words
 }

@@ -182,6 +182,12 @@ func pointWords(source string) string {
 // reasonWords turn a machine-readable reason into a sentence.
 func reasonWords(reason string) string {
 	sentence, ok := map[string]string{
+		"coarse":                       "CPU energy is told exactly to members of group quner only, to others by the daemon's ticks (CVE-2020-8694)",
+		"no_gpu":                       "this machine shows no GPU that tells its energy",
+		"no_counter":                   "the device has no energy counter",
+		"contained":                    "another counter contains this one",
+		"twin":                         "another interface shows the same counter",
+		"platform":                     "it is the whole platform's, told apart and never part of a sum",
 		"short_window":                 "too short to be told from nothing; measure more work at once",
 		"reset":                        "a counter was reset meanwhile",
 		"backward":                     "a counter ran backwards",

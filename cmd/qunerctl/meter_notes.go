@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	qunerv1 "github.com/qunerd/quner/api/quner/v1"
+)
+
+// notes are what is to be known about a window, a sentence each: of the whole, or of the devices that they are about.
+func notes(w *qunerv1.WindowResult) []string {
+	all := slices.Clone(w.GetReasons())
+	for _, d := range w.GetDevices() {
+		all = append(all, d.GetReasons()...)
+	}
+	var said []string
+	for i, reason := range all {
+		if slices.Contains(all[:i], reason) {
+			continue
+		}
+		said = append(said, note(reason, w.GetDevices()))
+	}
+	for _, d := range w.GetDevices() {
+		if d.GetFloor() == "caller" && d.EnergyUj != nil && d.GetGrossUj() > 0 && d.GetEnergyUj() <= 0 {
+			said = append(said, fmt.Sprintf("the idle floor given is as much as %s drew in all, %s of %s: it was hardly at work, or --idle-watts is too high",
+				short(d.GetDevice()), joules(d.GetFloorUj(), 0), joules(d.GetGrossUj(), 0)))
+		}
+	}
+	return said
+}
+
+// note is one reason, with the devices that have it where not all have.
+func note(reason string, devices []*qunerv1.DeviceEnergy) string {
+	var of []string
+	for _, d := range devices {
+		if slices.Contains(d.GetReasons(), reason) {
+			of = append(of, short(d.GetDevice()))
+		}
+	}
+	if len(of) == 0 || len(of) == len(devices) {
+		return reasonWords(reason)
+	}
+	list := strings.Join(of, ", ")
+	switch reason {
+	case "floor_none":
+		return "no idle floor for " + list + ": there the figures hold what the machine burns at rest too"
+	case "floor_caller":
+		return "the idle floor of " + list + " is yours (--idle-watts)"
+	default:
+		return list + ": " + reasonWords(reason)
+	}
+}
+
+// metered are the devices that a window can charge.
+func metered(s *qunerv1.Status) []string {
+	names := make([]string, len(s.GetDevices()))
+	for i, d := range s.GetDevices() {
+		names[i] = d.GetDevice()
+	}
+	return names
+}
+
+// resolveDevices completes the beginnings of device names in the flags. A daemon that cannot be asked has no names: the
+// command runs all the same.
+func (a *app) resolveDevices(ctx context.Context, f *meterFlags) error {
+	wanted := slices.Clone(f.open.Devices)
+	for name := range f.open.IdleWatts {
+		wanted = append(wanted, name)
+	}
+	if !slices.ContainsFunc(wanted, func(name string) bool { return name != "cpu" && name != "gpu" }) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, meterTimeout)
+	defer cancel()
+	s, err := a.status(ctx)
+	if err != nil {
+		return nil //nolint:nilerr // no daemon costs the figure, never the command
+	}
+	there := metered(s)
+	for i, name := range f.open.Devices {
+		if f.open.Devices[i], err = device(there, name); err != nil {
+			return fmt.Errorf("--devices: %w", err)
+		}
+	}
+	for _, floors := range []map[string]float64{f.open.IdleWatts, f.open.IdleWattsPlus} {
+		if err := wholeNames(there, floors); err != nil {
+			return fmt.Errorf("--idle-watts: %w", err)
+		}
+	}
+	return nil
+}
+
+// wholeNames completes the keys of floors.
+func wholeNames(there []string, floors map[string]float64) error {
+	for _, name := range keys(floors) {
+		whole, err := device(there, name)
+		if err != nil {
+			return err
+		}
+		if _, twice := floors[whole]; twice && whole != name {
+			return fmt.Errorf("%s is given twice", quote(whole))
+		}
+		watts := floors[name]
+		delete(floors, name)
+		floors[whole] = watts
+	}
+	return nil
+}
+
+func keys(m map[string]float64) []string {
+	var list []string
+	for k := range m {
+		list = append(list, k)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// device finds the one device whose name begins so, with or without its kind before it.
+func device(there []string, typed string) (string, error) {
+	if typed == "cpu" || typed == "gpu" || slices.Contains(there, typed) {
+		return typed, nil
+	}
+	var found []string
+	for _, name := range there {
+		_, bare, _ := strings.Cut(name, "/")
+		if typed != "" && (strings.HasPrefix(name, typed) || strings.HasPrefix(bare, typed)) {
+			found = append(found, name)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		list := "none"
+		if len(there) > 0 {
+			list = "cpu, gpu (all of a kind), " + strings.Join(there, ", ")
+		}
+		return "", fmt.Errorf("device %s: this host has %s", quote(typed), list)
+	default:
+		return "", fmt.Errorf("device %s: %d begin so: %s", quote(typed), len(found), strings.Join(found, ", "))
+	}
+}
+
+// check refuses what makes no sense before the command starts.
+func (f *meterFlags) check() (err error) {
+	if f.open.IdleWatts, f.open.IdleWattsPlus, err = parseIdleWatts(f.idle); err != nil {
+		return err
+	}
+	switch {
+	case !(f.close.Work >= 0) || !finite(f.close.Work):
+		return fmt.Errorf("--work %g: allowed is a number above 0", f.close.Work)
+	case f.open.Unit != "" && f.close.Work == 0:
+		return errors.New("--unit says what --work counts: --work is missing")
+	}
+	return nil
+}
