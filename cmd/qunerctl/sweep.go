@@ -103,7 +103,7 @@ func (s *sweep) send(m *qunerv1.TuneRequest) error {
 
 // finished answers for a run. A failed one ends the sweep: the daemon then ends the stream once the host is put back.
 func (s *sweep) finished(done runDone) error {
-	answer := &qunerv1.RunFinished{Window: done.window, Work: float64(done.runs)}
+	answer := &qunerv1.RunFinished{Window: done.window, Work: float64(done.runs), StalledS: done.stall.Seconds()}
 	if done.err != nil {
 		answer.Failure = clean(done.err.Error())
 	}

@@ -306,3 +306,13 @@ func TestUnitsAreSpokenOfInTheSingular(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+func TestAStoppedProcessNoticesThatItStoodStill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := watchStall()
+		time.Sleep(3 * time.Second)
+		if got := w.end(); got != 0 {
+			t.Errorf("a process that ran says it stood still for %v", got)
+		}
+	})
+}

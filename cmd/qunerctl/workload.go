@@ -35,6 +35,7 @@ type workload struct {
 type runDone struct {
 	window uint32
 	runs   int // complete ones
+	stall  time.Duration
 	err    error
 	tail   string // end of the output of the run that failed
 }
@@ -54,6 +55,7 @@ func (w *workload) begin(ctx context.Context, asked *qunerv1.RunWorkload) *runni
 	go func() {
 		defer cancel()
 		answer := runDone{window: asked.GetWindow()}
+		watch := watchStall()
 		atLeast := time.Duration(asked.GetMinMs()) * time.Millisecond
 		for answer.err == nil && (answer.runs == 0 || time.Since(r.began) < atLeast) {
 			answer.tail, answer.err = w.once(ctx)
@@ -61,9 +63,53 @@ func (w *workload) begin(ctx context.Context, asked *qunerv1.RunWorkload) *runni
 				answer.runs++
 			}
 		}
+		answer.stall = watch.end()
 		r.done <- answer
 	}()
 	return r
+}
+
+// stallWatch notices when this process does not run for a while: after Ctrl-Z, or on a machine that has no time for it.
+// The window that the daemon measures meanwhile goes on, and holds the idleness.
+type stallWatch struct {
+	stop  chan struct{}
+	total chan time.Duration
+}
+
+// heartbeat is how often a stallWatch looks, and stallAfter how late a beat must be to count.
+const (
+	heartbeat  = 50 * time.Millisecond
+	stallAfter = 4 * heartbeat
+)
+
+func watchStall() stallWatch {
+	w := stallWatch{stop: make(chan struct{}), total: make(chan time.Duration, 1)}
+	go func() {
+		ticker := time.NewTicker(heartbeat)
+		defer ticker.Stop()
+		var total time.Duration
+		last := time.Now()
+		for {
+			select {
+			case <-ticker.C:
+			case <-w.stop:
+				w.total <- total
+				return
+			}
+			now := time.Now()
+			if late := now.Sub(last); late > stallAfter {
+				total += late
+			}
+			last = now
+		}
+	}()
+	return w
+}
+
+// end returns for how long this process stood still.
+func (w stallWatch) end() time.Duration {
+	close(w.stop)
+	return <-w.total
 }
 
 // ended is the channel of the answer; of nothing running it is nil, which blocks.

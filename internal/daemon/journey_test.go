@@ -67,14 +67,14 @@ func (w worker) Progress(p tune.Progress) {
 	w.t.Logf("%s %s window %d of %d: %+v", p.Phase, p.Label, p.Window, p.Max, p.Sample)
 }
 
-func (w worker) Run(ctx context.Context, r daemon.TuneRun) (float64, error) {
+func (w worker) Run(ctx context.Context, r daemon.TuneRun) (daemon.TuneWork, error) {
 	if w.before != nil {
 		if err := w.before(r); err != nil {
-			return 0, err
+			return daemon.TuneWork{}, err
 		}
 	}
-	work := 0.0
-	for began := time.Now(); time.Since(began) < r.AtLeast; work++ {
+	var work daemon.TuneWork
+	for began := time.Now(); time.Since(began) < r.AtLeast; work.Amount++ {
 		if err := w.sim.Work(ctx, "gpu0", 25); err != nil {
 			return work, err
 		}
@@ -107,6 +107,38 @@ func TestASweepFindsTheBestAllowedCapAndKeepsIt(t *testing.T) {
 		}
 		if sim.Digest() != before {
 			t.Errorf("the host is not as found: %v", sim.Settings())
+		}
+	})
+}
+
+// stoppedOnce is a caller that stands still in its first window, as after Ctrl-Z.
+type stoppedOnce struct {
+	worker
+	windows int
+}
+
+func (w *stoppedOnce) Run(ctx context.Context, r daemon.TuneRun) (daemon.TuneWork, error) {
+	work, err := w.worker.Run(ctx, r)
+	if w.windows++; w.windows == 1 {
+		time.Sleep(6 * time.Second)
+		work.Stalled = 6 * time.Second
+	}
+	return work, err
+}
+
+func TestAWindowInWhichTheCallerStoodStillDoesNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := machine(t, "workstation")
+		d, stop := start(t, sim, config.Default())
+		r, err := d.Tune(t.Context(), gpuSweep(), &stoppedOnce{worker: worker{t: t, sim: sim}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a := r.Result.Axes[0]; r.Result.Voided != 1 || a.States[a.Chosen].Label != "200 W" {
+			t.Errorf("%d windows voided, chosen %s; want 1 and 200 W", r.Result.Voided, a.States[a.Chosen].Label)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
 		}
 	})
 }

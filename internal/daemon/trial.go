@@ -122,15 +122,21 @@ func (t *sweep) measure(ctx context.Context, at []int) (tune.Sample, error) {
 	return t.sampleOf(r, work), nil
 }
 
+// maxStall is the share of a window in which its caller may stand still: what is idle then counts as the workload's.
+const maxStall = 0.02
+
 // sampleOf turns a window into what the search learns from. Joules are the whole host's or none: where a device that
 // counts did not measure, the window is void, and where it cannot measure at all there is no energy to compare.
-func (t *sweep) sampleOf(r meter.Result, work float64) tune.Sample {
+func (t *sweep) sampleOf(r meter.Result, work TuneWork) tune.Sample {
 	s := tune.Sample{
-		Work: work, Seconds: r.Duration.Seconds(),
+		Work: work.Amount, Seconds: r.Duration.Seconds(),
 		Joules: joulesOf(r.Gross, t.plan.Base, r.Duration),
 	}
 	if len(r.Devices) == 0 {
 		s.Joules = math.NaN() // base watts alone are no measurement
+	}
+	if float64(work.Stalled) > maxStall*float64(r.Duration) {
+		s.Void = fmt.Sprintf("the workload's runner stood still for %v of %v", work.Stalled.Round(time.Millisecond), r.Duration.Round(time.Millisecond))
 	}
 	if r.Duration < windowAtLeast {
 		s.Void = fmt.Sprintf("lasted %v, shorter than the %v asked for", r.Duration.Round(time.Millisecond), windowAtLeast)

@@ -112,12 +112,17 @@ type TuneRun struct {
 	AtLeast    time.Duration
 }
 
+// TuneWork is what a caller has done in a window.
+type TuneWork struct {
+	Amount  float64       // runs of a command, or what the workload says
+	Stalled time.Duration // for how long the caller itself did not run, as after Ctrl-Z
+}
+
 // TuneWorkload is the caller's side of a sweep: it is shown the plan and the progress, and runs the workload.
 type TuneWorkload interface {
 	Plan(TunePlan) error
-	// Run runs the workload once or more, for at least r.AtLeast, and returns how much work that was. Its error ends
-	// the sweep.
-	Run(ctx context.Context, r TuneRun) (work float64, err error)
+	// Run runs the workload once or more, for at least r.AtLeast, and returns what was done. Its error ends the sweep.
+	Run(ctx context.Context, r TuneRun) (TuneWork, error)
 	Progress(tune.Progress)
 }
 

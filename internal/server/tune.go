@@ -149,30 +149,40 @@ func (w *remoteWorkload) Plan(p daemon.TunePlan) error {
 }
 
 // Run has the caller run its workload.
-func (w *remoteWorkload) Run(ctx context.Context, r daemon.TuneRun) (float64, error) {
+func (w *remoteWorkload) Run(ctx context.Context, r daemon.TuneRun) (daemon.TuneWork, error) {
 	err := w.send(&qunerv1.TuneResponse{Message: &qunerv1.TuneResponse_Run{Run: &qunerv1.RunWorkload{
 		Window: count(r.Window), MaxWindows: count(r.MaxWindows), State: r.State,
 		MinMs: count(int(r.AtLeast / time.Millisecond)),
 	}}})
 	if err != nil {
-		return 0, err
+		return daemon.TuneWork{}, err
 	}
 	select {
 	case f := <-w.finished:
-		switch {
-		case f.GetWindow() != count(r.Window):
-			return 0, badRequest("window %d has ended, but window %d was asked for", f.GetWindow(), r.Window)
-		case f.GetFailure() != "":
-			return 0, fmt.Errorf("%w: %s", errWorkload, printable(f.GetFailure()))
-		case !(f.GetWork() > 0) || math.IsInf(f.GetWork(), 0):
-			return 0, badRequest("window %d: work %v: allowed is a finite amount above 0", r.Window, f.GetWork())
-		}
-		return f.GetWork(), nil
+		return workIn(f, r.Window)
 	case <-ctx.Done():
-		return 0, context.Cause(ctx)
+		return daemon.TuneWork{}, context.Cause(ctx)
 	case <-w.ctx.Done():
-		return 0, context.Cause(w.ctx)
+		return daemon.TuneWork{}, context.Cause(w.ctx)
 	}
+}
+
+// maxStalled is the longest standstill a caller may tell of: a day.
+const maxStalled = 24 * 3600
+
+// workIn reads what a caller says of the window asked for.
+func workIn(f *qunerv1.RunFinished, window int) (daemon.TuneWork, error) {
+	switch {
+	case f.GetWindow() != count(window):
+		return daemon.TuneWork{}, badRequest("window %d has ended, but window %d was asked for", f.GetWindow(), window)
+	case f.GetFailure() != "":
+		return daemon.TuneWork{}, fmt.Errorf("%w: %s", errWorkload, printable(f.GetFailure()))
+	case !(f.GetWork() > 0) || math.IsInf(f.GetWork(), 0):
+		return daemon.TuneWork{}, badRequest("window %d: work %v: allowed is a finite amount above 0", window, f.GetWork())
+	case !(f.GetStalledS() >= 0 && f.GetStalledS() <= maxStalled):
+		return daemon.TuneWork{}, badRequest("window %d: stalled for %v s: allowed is from 0 to %d", window, f.GetStalledS(), maxStalled)
+	}
+	return daemon.TuneWork{Amount: f.GetWork(), Stalled: time.Duration(f.GetStalledS() * float64(time.Second))}, nil
 }
 
 // Progress tells the caller of a window that has ended. A caller who cannot be told is noticed by the reader.

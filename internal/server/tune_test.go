@@ -42,7 +42,7 @@ func sweepOf(n int) func(context.Context, daemon.TuneSpec, daemon.TuneWorkload) 
 				return daemon.TuneReport{}, fmt.Errorf("tune: %w", err)
 			}
 			w.Progress(tune.Progress{Axis: "gpu", Phase: tune.PhasePass, Label: label, Window: i + 1, Max: 8,
-				Sample: tune.Sample{Work: work, Seconds: 2, Joules: 100 * float64(1+i%2)}})
+				Sample: tune.Sample{Work: work.Amount, Seconds: 2, Joules: 100 * float64(1+i%2)}})
 		}
 		return theReport(), nil
 	}

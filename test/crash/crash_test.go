@@ -25,9 +25,9 @@ type worker struct{ sim *hostsim.Sim }
 func (worker) Plan(daemon.TunePlan) error { return nil }
 func (worker) Progress(tune.Progress)     {}
 
-func (w worker) Run(ctx context.Context, r daemon.TuneRun) (float64, error) {
-	work := 0.0
-	for began := time.Now(); time.Since(began) < r.AtLeast; work++ {
+func (w worker) Run(ctx context.Context, r daemon.TuneRun) (daemon.TuneWork, error) {
+	var work daemon.TuneWork
+	for began := time.Now(); time.Since(began) < r.AtLeast; work.Amount++ {
 		if err := w.sim.Work(ctx, "gpu0", 25); err != nil {
 			return work, err
 		}

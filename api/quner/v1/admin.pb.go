@@ -661,8 +661,9 @@ func (x *TuneStart) GetDryRun() bool {
 type RunFinished struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Window        uint32                 `protobuf:"varint,1,opt,name=window,proto3" json:"window,omitempty"`
-	Work          float64                `protobuf:"fixed64,2,opt,name=work,proto3" json:"work,omitempty"`     // amount done: runs of the command
-	Failure       string                 `protobuf:"bytes,3,opt,name=failure,proto3" json:"failure,omitempty"` // why the run does not count; ends the sweep
+	Work          float64                `protobuf:"fixed64,2,opt,name=work,proto3" json:"work,omitempty"`                         // amount done: runs of the command
+	Failure       string                 `protobuf:"bytes,3,opt,name=failure,proto3" json:"failure,omitempty"`                     // why the run does not count; ends the sweep
+	StalledS      float64                `protobuf:"fixed64,4,opt,name=stalled_s,json=stalledS,proto3" json:"stalled_s,omitempty"` // for how long the caller itself did not run: suspended, or starved; its window then held idle time
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -716,6 +717,13 @@ func (x *RunFinished) GetFailure() string {
 		return x.Failure
 	}
 	return ""
+}
+
+func (x *RunFinished) GetStalledS() float64 {
+	if x != nil {
+		return x.StalledS
+	}
+	return 0
 }
 
 type TuneResponse struct {
@@ -2278,11 +2286,12 @@ const file_quner_v1_admin_proto_rawDesc = "" +
 	"maxWindows\x12\x17\n" +
 	"\adry_run\x18\n" +
 	" \x01(\bR\x06dryRunB\x0f\n" +
-	"\r_max_slowdown\"S\n" +
+	"\r_max_slowdown\"p\n" +
 	"\vRunFinished\x12\x16\n" +
 	"\x06window\x18\x01 \x01(\rR\x06window\x12\x12\n" +
 	"\x04work\x18\x02 \x01(\x01R\x04work\x12\x18\n" +
-	"\afailure\x18\x03 \x01(\tR\afailure\"\xd4\x01\n" +
+	"\afailure\x18\x03 \x01(\tR\afailure\x12\x1b\n" +
+	"\tstalled_s\x18\x04 \x01(\x01R\bstalledS\"\xd4\x01\n" +
 	"\fTuneResponse\x12(\n" +
 	"\x04plan\x18\x01 \x01(\v2\x12.quner.v1.TunePlanH\x00R\x04plan\x12)\n" +
 	"\x03run\x18\x02 \x01(\v2\x15.quner.v1.RunWorkloadH\x00R\x03run\x124\n" +
