@@ -93,6 +93,9 @@ func reportOut(r daemon.TuneReport, spec daemon.TuneSpec, units map[string]strin
 	if r.Certified() && res.Payback > 0 {
 		out.PaybackS = finite(res.Payback)
 	}
+	if res.Saved.High == res.Saved.Low && !r.Certified() { // of the state found against itself
+		out.Saving, out.SavingHalfWidth, out.Slowdown = nil, nil, nil
+	}
 	if r.Verdict() == tune.Flat {
 		out.Chosen, out.Note = nil, sentences(res.Note)
 	}

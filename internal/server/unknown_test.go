@@ -124,7 +124,11 @@ func TestOfALeverThatMakesNoDifferenceNothingIsChosen(t *testing.T) {
 	sweep := oneWindowSweep()
 	sweep.Note = "not certified, so nothing is kept"
 	sweep.Result.Axes[0].Verdict = tune.Flat
+	sweep.Result.Saved, sweep.Result.Slowdown = tune.Interval{}, tune.Interval{}
 	r := reportOut(sweep, daemon.TuneSpec{}, nil)
+	if r.Saving != nil || r.SavingHalfWidth != nil || r.Slowdown != nil {
+		t.Errorf("nothing was saved that anybody knows of: %v", r)
+	}
 	if len(r.GetChosen()) != 0 || len(r.GetChosenLabels()) != 0 || r.GetAxes()[0].GetChosen() != "" || r.GetStates()[0].GetChosen() || r.GetNote() != "" {
 		t.Errorf("%v", r)
 	}
