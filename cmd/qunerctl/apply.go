@@ -71,7 +71,7 @@ func (a *app) restore(ctx context.Context, r *qunerv1.RestoreRequest) error {
 		}
 		a.out.printf("%s left as somebody else has set it%s:\n", plural(len(left), "lever"), force)
 		for _, l := range left {
-			a.out.printf("  %s\n", short(l))
+			a.out.para("  ", plain, short(l))
 		}
 	}
 	return nil

@@ -59,7 +59,7 @@ func (a *app) historyPage(entries []*qunerv1.HistoryEntry) {
 	}) {
 		rows = append(rows, historyRow(g))
 	}
-	head := []string{"WHEN", "WHO", "WHY", "LEVER", "FROM", "TO"}
+	head := []string{"WHEN", "WHO", "WHY", "LEVER", "CHANGE"}
 	a.out.table(head, rows)
 }
 
@@ -70,21 +70,42 @@ func historyRow(g []*qunerv1.HistoryEntry) []cell {
 	if e.GetByDaemon() {
 		who = "qunerd"
 	}
-	row := []cell{text(time.Unix(0, e.GetTimeUnixNs()).Format(time.DateTime)), text(who), text(e.GetCall())}
+	row := []cell{text(moment(e.GetTimeUnixNs(), time.Now())), text(who), text(e.GetCall())}
 	if e.GetLever() != "" {
 		levers := make([]string, len(g))
 		for i, w := range g {
 			levers[i] = w.GetLever()
 		}
-		row = append(row, text(family(levers)), text(value(e.GetFrom(), e.GetUnit())), text(value(e.GetTo(), e.GetUnit())))
+		row = append(row, text(family(levers)), text(changeWords(e)))
 	} else {
-		row = append(row, text(""), text(""), text(""))
+		row = append(row, text(""), text(""))
 	}
 	switch {
 	case e.GetError() != "":
 		row = append(row, cell{text: e.GetError(), look: yellow})
-	case e.GetNote() != "":
+	case e.GetNote() != "" && e.GetNote() != "moved": // which the arrow says
 		row = append(row, cell{text: e.GetNote(), look: dim})
 	}
 	return row
+}
+
+// changeWords are what a lever was moved from and to; one that was not moved has stayed where it was.
+func changeWords(e *qunerv1.HistoryEntry) string {
+	if e.GetTo() == "" {
+		return value(e.GetFrom(), e.GetUnit())
+	}
+	return value(e.GetFrom(), e.GetUnit()) + " → " + value(e.GetTo(), e.GetUnit())
+}
+
+// moment prints a time of today as its hour, any other with its day.
+func moment(unixNs int64, now time.Time) string {
+	at := time.Unix(0, unixNs)
+	switch {
+	case at.Year() == now.Year() && at.YearDay() == now.YearDay():
+		return at.Format(time.TimeOnly)
+	case at.Year() == now.Year():
+		return at.Format("Jan _2 15:04")
+	default:
+		return at.Format(time.DateOnly)
+	}
 }

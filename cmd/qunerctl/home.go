@@ -24,6 +24,9 @@ func (a *app) home(ctx context.Context) error {
 		a.out.printf("This machine is simulated: %s.\n\n", s.GetHost())
 	}
 	a.out.table(nil, a.facts(s))
+	if old := asOf(s); old != "" {
+		a.out.printf("\nThis is the picture %s.\n", strings.TrimPrefix(old, ", "))
+	}
 	switch n := leftToOthers(s.GetLevers()); n {
 	case 0:
 	case 1:

@@ -33,7 +33,7 @@ func (a *app) flagError(cmd *cobra.Command, err error) error {
 	case errors.As(err, &invalid):
 		return wrongValue(help, "--"+invalid.GetFlag().Name, invalid.GetValue(), allowedOf(invalid.GetFlag()))
 	case errors.As(err, &bare):
-		return usagef(help, "--%s: the value is missing: allowed is %s", bare.GetFlag().Name, allowedOf(bare.GetFlag()))
+		return usagef(help, "--%s: the value is missing (%s)", bare.GetFlag().Name, allowedOf(bare.GetFlag()))
 	case errors.As(err, &odd):
 		return usagef(help, "%s: no flag is written so", quote(odd.GetSpecifiedFlag()))
 	case errors.As(err, &unknown):
@@ -57,7 +57,7 @@ func (a *app) noSuchFlag(cmd *cobra.Command, unknown *pflag.NotExistError) error
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 	hint := cmd.CommandPath() + " --help"
 	if near, ok := nearest(name, names); ok {
-		hint = fmt.Sprintf("--%s is meant? %s", near, hint)
+		hint = cmd.CommandPath() + " --" + near
 	}
 	return usagef(hint, "--%s: %s has no such flag", name, cmd.CommandPath())
 }
@@ -74,7 +74,8 @@ func allowedOf(f *pflag.Flag) string {
 	case "duration":
 		return durationForms
 	default:
-		return "a text"
+		_, usage := pflag.UnquoteUsage(f)
+		return usage
 	}
 }
 

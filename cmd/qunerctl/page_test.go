@@ -263,3 +263,14 @@ func TestServiceIsStartedOnlyWhereItIsInstalled(t *testing.T) {
 		t.Errorf("for root: %q", got)
 	}
 }
+
+func TestMomentsOfTodayNeedNoDay(t *testing.T) {
+	now := time.Date(2026, 11, 30, 12, 0, 0, 0, time.Local)
+	for want, at := range map[string]time.Time{
+		"11:59:58": now.Add(-2 * time.Second), "Nov  1 12:00": now.AddDate(0, 0, -29), "2025-11-30": now.AddDate(-1, 0, 0),
+	} {
+		if got := moment(at.UnixNano(), now); got != want {
+			t.Errorf("%v is %q, want %q", at, got, want)
+		}
+	}
+}

@@ -152,8 +152,18 @@ func lastText(line []cell) int {
 // leastColumn is the width below which a column is too narrow to read: its text then begins a line of its own.
 const leastColumn = 24
 
+// tallest is into how many lines a text may be broken in its column.
+const tallest = 3
+
 // fewWords is the length up to which a text stays in its row although that is too wide by it.
 const fewWords = 32
+
+func longestWord(text string) (n int) {
+	for word := range strings.FieldsSeq(text) {
+		n = max(n, utf8.RuneCountInString(word))
+	}
+	return n
+}
 
 // lastCell ends a row with a text that stands at a column, over several lines where it has to.
 func (s *screen) lastCell(row string, pad, at int, c cell) {
@@ -162,7 +172,7 @@ func (s *screen) lastCell(row string, pad, at int, c cell) {
 	case utf8.RuneCountInString(c.text) <= room, room < leastColumn && utf8.RuneCountInString(c.text) <= fewWords:
 		s.printf("%s%s%s\n", row, strings.Repeat(" ", pad), s.style(c.look, c.text))
 		return
-	case room < leastColumn:
+	case room < max(leastColumn, longestWord(c.text)) || len(wrap(c.text, room)) > tallest:
 		s.printf("%s\n", row)
 		at, pad, row = 6, 6, ""
 		room = s.columns() - at

@@ -38,6 +38,9 @@ func (s *screen) planPage(p *qunerv1.TunePlan) {
 func (a *app) tunePage(r *qunerv1.TuneReport, f *tuneFlags, args []string) {
 	joulesKnown := r.GetVerdict() != "no_energy"
 	a.stateTable(r, joulesKnown)
+	if slices.ContainsFunc(r.GetStates(), noInterval) {
+		a.out.printf("\n  %s\n", a.out.style(dim, "1 window: no interval, and so nothing that is sure"))
+	}
 	a.unmeasured(r)
 	if joulesKnown {
 		for _, axis := range r.GetAxes() {
@@ -81,8 +84,20 @@ func (a *app) outcome(r *qunerv1.TuneReport, joulesKnown bool) {
 		certified = "certified"
 	}
 	saving := savingShort(r.Saving, r.SavingHalfWidth, r.Slowdown, "run")
-	a.out.para("", plain, strings.Replace(saving, "saving", "Saving", 1)+", "+certified+".")
+	switch {
+	case !asFound(r):
+		a.out.para("", plain, strings.Replace(saving, "saving", "Saving", 1)+", "+certified+".")
+	case r.GetCertified():
+		a.out.para("", plain, "That is the state found: there is nothing to save, "+certified+".")
+	default:
+		a.out.para("", plain, "That is the state found; no other is known to be better.")
+	}
 	a.out.para("", plain, fmt.Sprintf("The sweep took %s%s%s.", plural(int(r.GetWindows()), "window"), costWords(r, " and cost "), paybackWords(r)))
+}
+
+// asFound tells whether each chosen state is the one found.
+func asFound(r *qunerv1.TuneReport) bool {
+	return !slices.ContainsFunc(r.GetStates(), func(s *qunerv1.StateReport) bool { return s.GetChosen() && !s.GetFound() })
 }
 
 func (a *app) stateTable(r *qunerv1.TuneReport, joulesKnown bool) {
@@ -163,13 +178,18 @@ func marks(r *qunerv1.TuneReport, s, found *qunerv1.StateReport, joulesKnown boo
 		{chosen(r, s), best}, {s.GetFound(), "as found"}, {!measured, "not measured"},
 		{surely, "too slow"}, {slow && !surely, "maybe too slow"},
 		{s.GetInBand() && joulesKnown && r.GetVerdict() != "flat" && s.JoulesPerWorkHalfWidth != nil, "in band"},
-		{s.GetWindows() == 1 && s.WorkPerSecondHalfWidth == nil, "1 window: no interval"},
+		{noInterval(s), "1 window"},
 	} {
 		if m.is {
 			words = append(words, m.word)
 		}
 	}
 	return words
+}
+
+// noInterval tells whether a state's figures rest on one window, and no other state's windows tell how far they spread.
+func noInterval(s *qunerv1.StateReport) bool {
+	return s.GetWindows() == 1 && s.WorkPerSecondHalfWidth == nil
 }
 
 // tooSlow tells whether the loss of speed against the state found is greater than allowed beyond the doubt of both
@@ -226,7 +246,7 @@ func (a *app) chart(r *qunerv1.TuneReport, axis *qunerv1.AxisReport) {
 		most = max(most, s.GetJoulesPerWork())
 		wide = max(wide, len([]rune(strings.Join(s.GetState(), ", "))))
 	}
-	if most <= 0 {
+	if most <= 0 || len(states) < 2 {
 		return
 	}
 	of := "state"
