@@ -25,20 +25,22 @@ With no daemon, "sudo qunerd doctor" looks for itself, and "--capture FILE" make
 that others can run.`,
 		Example: "  qunerctl doctor\n  qunerctl doctor --json",
 		Args:    noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			r, err := ask(cmd.Context(), a, a.reader, func(ctx context.Context, conn grpc.ClientConnInterface) (*qunerv1.DoctorResponse, error) {
-				return qunerv1.NewStatusServiceClient(conn).Doctor(ctx, &qunerv1.DoctorRequest{})
-			})
-			if err != nil {
-				return err
-			}
-			if a.json {
-				return writeJSON(a.out, r)
-			}
-			a.doctorPage(r)
-			return nil
-		},
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.doctor(cmd.Context()) },
 	}
+}
+
+func (a *app) doctor(ctx context.Context) error {
+	r, err := ask(ctx, a, a.reader, func(ctx context.Context, conn grpc.ClientConnInterface) (*qunerv1.DoctorResponse, error) {
+		return qunerv1.NewStatusServiceClient(conn).Doctor(ctx, &qunerv1.DoctorRequest{})
+	})
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return writeJSON(a.out, r)
+	}
+	a.doctorPage(r)
+	return nil
 }
 
 // doctorPage tells who contests what first, then what works, then what does not and why.

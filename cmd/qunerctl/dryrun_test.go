@@ -43,6 +43,8 @@ func moving(lever string) map[string][]string {
 		"levers yield":  {"levers", "yield", lever},
 		"prime enable":  {"prime", "enable"},
 		"prime disable": {"prime", "disable"},
+		"install":       {"install", "--yes"},
+		"uninstall":     {"uninstall", "--yes", "--purge"},
 	}
 }
 

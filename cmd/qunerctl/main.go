@@ -78,13 +78,18 @@ exits with CMD's; what keeps it from starting CMD is 125, 126 or 127.`,
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print the API's message as JSON")
 	root.PersistentFlags().StringVar(&a.dir, "socket", "", "`DIR` in the place of /run, to address another daemon (also "+client.EnvSocket+")")
 	root.SetFlagErrorFunc(a.flagError)
-	root.AddGroup(&cobra.Group{ID: "look", Title: "Look:"}, &cobra.Group{ID: "move", Title: "Move the machine:"})
+	root.AddGroup(&cobra.Group{ID: "look", Title: "Look:"}, &cobra.Group{ID: "move", Title: "Move the machine:"},
+		&cobra.Group{ID: "machine", Title: "Come and go:"})
 	for _, c := range []*cobra.Command{a.doctorCmd(), a.statusCmd(), a.meterCmd(), a.pointsCmd(), a.historyCmd(), a.rollbackCmd()} {
 		c.GroupID = "look"
 		root.AddCommand(c)
 	}
 	for _, c := range []*cobra.Command{a.tuneCmd(), a.profileCmd(), a.pauseCmd(), a.resumeCmd(), a.applyCmd(), a.leversCmd(), a.selftestCmd(), a.primeCmd()} {
 		c.GroupID = "move"
+		root.AddCommand(c)
+	}
+	for _, c := range []*cobra.Command{a.installCmd(), a.uninstallCmd()} {
+		c.GroupID = "machine"
 		root.AddCommand(c)
 	}
 	root.AddCommand(a.versionCmd(), manCommand())

@@ -173,7 +173,7 @@ func (f *Facts) lookAround(m *Machine) error {
 	for _, u := range bootLinks() {
 		paths = append(append(paths, u.path), parents(u.path)...)
 	}
-	paths = append(append(append(paths, StateDir), socketDirs()...), parents(StateDir)...)
+	paths = append(append(append(paths, StateDir, primeFile), socketDirs()...), parents(StateDir)...)
 	for _, p := range paths {
 		if _, known := f.present[p]; known {
 			continue

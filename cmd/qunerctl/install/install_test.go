@@ -338,6 +338,17 @@ func TestUninstallKeepsAllIfTheHostCannotBePutBack(t *testing.T) {
 	m.uninstall(true) // and again, once it can
 }
 
+func TestPurgeForgetsNoDisplay(t *testing.T) {
+	m := newMachine(t)
+	m.install()
+	m.put("/var/lib/quner/prime.json", "{}")
+	m.refused(Wish{Purge: true}, Uninstall, "display", "sudo qunerctl prime disable")
+	m.uninstall(false)
+	if m.read("/var/lib/quner/prime.json") != "{}" {
+		t.Error("forgotten")
+	}
+}
+
 func TestStagedTree(t *testing.T) {
 	m := newMachine(t)
 	m.live = false

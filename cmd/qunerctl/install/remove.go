@@ -7,6 +7,9 @@ import (
 	"github.com/qunerd/quner/deploy/systemd"
 )
 
+// primeFile is what qunerctl prime keeps until it is taken back.
+const primeFile = StateDir + "/prime.json"
+
 // Uninstall plans the end of an installation: the host is put back first, then goes exactly what the manifest lists. It
 // is a Refusal where there is nothing of the kind.
 func Uninstall(f *Facts) (Plan, error) {
@@ -16,6 +19,9 @@ func Uninstall(f *Facts) (Plan, error) {
 			r = &Refusal{"quner is installed by a package (" + at + ")", "sudo apt remove quner, or sudo dnf remove quner"}
 		}
 		return nil, r
+	}
+	if f.wish.Purge && f.present[primeFile].there {
+		return nil, &Refusal{"the display is driven otherwise than it was found, and what it was would be forgotten", "sudo qunerctl prime disable"}
 	}
 	var p Plan
 	if f.live {

@@ -1,0 +1,324 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/qunerd/quner/cmd/qunerctl/install"
+)
+
+// installFlags are what install and uninstall have in common.
+type installFlags struct {
+	dryRun, yes bool
+	root        string
+	wish        install.Wish
+}
+
+func (f *installFlags) add(c *cobra.Command) {
+	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "print every file and command, and do nothing")
+	c.Flags().BoolVarP(&f.yes, "yes", "y", false, "ask nothing")
+	c.Flags().StringVar(&f.root, "root", "/", "work on the tree in `DIR`; nothing is started there")
+	_ = c.MarkFlagDirname("root")
+}
+
+func (a *app) installCmd() *cobra.Command {
+	var f installFlags
+	var group string
+	cmd := &cobra.Command{
+		Use:   "install",
+		Short: "Make quner a service of this machine",
+		Long: `Make quner a service of this machine: copy qunerctl and qunerd from where they are to where root
+finds programs, write the units and a configuration, make the group quner, start the daemon, wait
+until it is ready, and show what doctor says.
+
+Nothing is written over what this command has not written: a program of the same name or a changed
+configuration stays. Doing it again does nothing; with a newer build it is an upgrade, and tuned
+points, floors and the mode stay. If a step fails, what was done is taken back. Other services that
+move the same levers are never stopped: quner leaves those levers to them.
+
+"sudo qunerctl uninstall" puts the machine back and removes all of it.`,
+		Example: "  qunerctl install --dry-run\n  sudo bin/qunerctl install\n  sudo qunerctl install --admin-group wheel\n  qunerctl install --root ./image",
+		Args:    noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if c.Flags().Changed("admin-group") {
+				f.wish.AdminGroup = &group
+			}
+			var err error
+			if f.wish.Sources, err = programsHere(); err != nil {
+				return err
+			}
+			return a.change(c.Context(), &f, installing{})
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().StringVar(&group, "admin-group", "", "let members of the `GROUP` use the admin socket (root takes it back)")
+	return cmd
+}
+
+func (a *app) uninstallCmd() *cobra.Command {
+	var f installFlags
+	cmd := &cobra.Command{
+		Use:   "uninstall",
+		Short: "Put the machine back and remove what install has put there",
+		Long: `Stop the daemon, which puts the machine back as it was found, and remove exactly what install
+has put there. What the machine has learned (tuned points, floors, mode, history) stays for
+another time, unless --purge. A configuration that you have changed stays too. If the machine
+cannot be put back, nothing is removed.`,
+		Example: "  sudo qunerctl uninstall --dry-run\n  sudo qunerctl uninstall --purge",
+		Args:    noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.change(c.Context(), &f, uninstalling{})
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().BoolVar(&f.wish.Purge, "purge", false, "remove tuned points, floors, mode, history and configuration too")
+	return cmd
+}
+
+// programsHere are this program and the daemon beside it.
+func programsHere() (map[string]string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	if self, err = filepath.EvalSymlinks(self); err != nil {
+		return nil, err
+	}
+	return map[string]string{"qunerctl": self, "qunerd": filepath.Join(filepath.Dir(self), "qunerd")}, nil
+}
+
+// errand is what install and uninstall do differently.
+type errand interface {
+	plan(*install.Facts) (install.Plan, error)
+	// ask says what a person should know first; question is empty if there is nothing to ask.
+	ask(a *app, f *install.Facts, w install.Wish) (question string)
+	words(live bool) (would, does, nothing string)
+	after(ctx context.Context, a *app)
+}
+
+// change looks, plans, asks and does.
+func (a *app) change(ctx context.Context, f *installFlags, e errand) error {
+	live := filepath.Clean(f.root) == "/"
+	if err := a.mayChange(f, live); err != nil {
+		return err
+	}
+	f.wish.Version, f.wish.Path = version, os.Getenv("PATH")
+	m, err := install.Open(filepath.Clean(f.root), live, nil)
+	if err != nil {
+		return usagef("mkdir -p "+quote(f.root), "--root: %v", err)
+	}
+	defer func() { _ = m.Close() }()
+	facts, err := install.Look(ctx, m, f.wish)
+	if err != nil {
+		return a.installFailure(err)
+	}
+	plan, err := e.plan(facts)
+	if err != nil {
+		return a.installFailure(err)
+	}
+	would, does, nothing := e.words(live)
+	switch {
+	case f.dryRun && a.json:
+		return a.installJSON(plan.Lines(), false)
+	case f.dryRun:
+		e.ask(a, facts, f.wish)
+		a.out.printf("%s\n", would)
+		a.installTable(plan.Lines())
+		a.out.printf("Nothing was changed.\n")
+		return nil
+	case !plan.Changes() && !a.json:
+		a.out.printf("%s\n", nothing)
+		return nil
+	}
+	if err := a.confirm(e.ask(a, facts, f.wish), f.yes); err != nil {
+		return err
+	}
+	return a.carryOut(ctx, m, plan, e, does, live)
+}
+
+// carryOut does a plan, tells each step, and shows what came of it.
+func (a *app) carryOut(ctx context.Context, m *install.Machine, plan install.Plan, e errand, does string, live bool) error {
+	var lines []install.Line
+	if !a.json {
+		a.out.printf("%s\n", does)
+	}
+	err := plan.Do(ctx, m, func(l install.Line) {
+		lines = append(lines, l)
+		if !a.json {
+			a.installLine(l)
+		}
+	})
+	if err != nil {
+		return a.installFailure(err)
+	}
+	if a.json {
+		return a.installJSON(lines, true)
+	}
+	if live {
+		e.after(ctx, a)
+	}
+	return nil
+}
+
+// mayChange refuses calls that cannot mean what they say.
+func (a *app) mayChange(f *installFlags, live bool) error {
+	if dir, ok := a.otherDaemon(); ok && live {
+		return usagef("unset QUNER_SOCKET and leave --socket out, or stage files with --root DIR",
+			"this installs on the machine itself, and %s speaks of another daemon", quote(dir))
+	}
+	if live && !f.dryRun && os.Geteuid() != 0 {
+		return &failure{error: errors.New("only root can do this"), code: exitDenied, hint: a.sudoSelf()}
+	}
+	return nil
+}
+
+// sudoSelf is this very call as root, by a path under which sudo finds the program.
+func (a *app) sudoSelf() string {
+	words := []string{"sudo", "qunerctl"}
+	if self, err := os.Executable(); err == nil {
+		if found, err := exec.LookPath("qunerctl"); err != nil || found != self {
+			words[1] = quote(self)
+		}
+	}
+	for _, w := range a.args {
+		words = append(words, quote(w))
+	}
+	return strings.Join(words, " ")
+}
+
+// installFailure gives an error its exit status and remedy.
+func (a *app) installFailure(err error) error {
+	var refused *install.Refusal
+	switch {
+	case errors.As(err, &refused):
+		return &failure{error: err, code: exitRefused, hint: refused.Hint()}
+	case errors.Is(err, context.Canceled):
+		return err
+	case errors.Is(err, fs.ErrPermission):
+		return &failure{error: err, code: exitDenied, hint: a.sudoSelf()}
+	case strings.Contains(err.Error(), "qunerd.service"):
+		return &failure{error: err, code: exitError, hint: "journalctl -u qunerd -n 50"}
+	}
+	return &failure{error: err, code: exitError}
+}
+
+func (a *app) installTable(lines []install.Line) {
+	for _, l := range lines {
+		a.installLine(l)
+	}
+}
+
+func (a *app) installLine(l install.Line) {
+	why := ""
+	if l.Why != "" {
+		why = "   " + a.out.style(dim, clean(l.Why))
+	}
+	a.out.printf("  %-7s %s%s\n", l.Do, clean(l.What), why)
+}
+
+func (a *app) installJSON(lines []install.Line, done bool) error {
+	enc := json.NewEncoder(a.out)
+	enc.SetIndent("", "  ")
+	return enc.Encode(struct {
+		Done  bool           `json:"done"`
+		Steps []install.Line `json:"steps"`
+	}{done, append([]install.Line{}, lines...)})
+}
+
+// confirm asks, if there is a question; nobody there to answer is a no.
+func (a *app) confirm(question string, yes bool) error {
+	if question == "" || yes {
+		return nil
+	}
+	a.err.printf("%s [y/N] ", question)
+	answer, err := bufio.NewReader(a.in).ReadString('\n')
+	if err != nil {
+		a.err.printf("\n")
+	}
+	if word := strings.ToLower(strings.TrimSpace(answer)); word == "y" || word == "yes" {
+		return nil
+	}
+	return &failure{error: errors.New("not confirmed; nothing was changed"), code: exitRefused, hint: a.sudoSelf() + " --yes"}
+}
+
+// installing is the errand of install.
+type installing struct{}
+
+func (installing) plan(f *install.Facts) (install.Plan, error) { return install.Install(f) }
+
+func (installing) words(live bool) (would, does, nothing string) {
+	nothing = "quner " + version + " is installed and runs; there is nothing to do."
+	if !live {
+		nothing = "quner " + version + " is in that tree; there is nothing to do."
+	}
+	return "To install quner " + version + ":", "Installing quner " + version + ":", nothing
+}
+
+// ask shows who else moves levers here, and that they are left to them.
+func (installing) ask(a *app, f *install.Facts, _ install.Wish) string {
+	if err := f.Unseen(); err != nil && !a.json {
+		a.err.printf("%s whether other power daemons run is not known: %v\n", a.err.style(yellow, "!"), err)
+	}
+	others := 0
+	for _, r := range f.Rivals() {
+		if len(r.Contests) == 0 {
+			continue // doctor tells of it
+		}
+		others++
+		if a.json {
+			continue
+		}
+		var take, kinds []string
+		for _, k := range r.Contests {
+			kinds = append(kinds, kindWord(k))
+			take = append(take, "sudo qunerctl levers take "+k)
+		}
+		a.out.printf("%s %s runs and %s.\n    quner leaves that to it (%s), and goes on with the rest. You choose:\n      %-13s %s\n      %-13s %s\n",
+			a.out.style(yellow, "!"), a.out.style(bold, clean(r.Daemon)), clean(strings.TrimPrefix(r.Detail, r.Daemon+" ")),
+			strings.Join(slices.Compact(kinds), ", "), "end it:", clean(r.Remedy), "overrule it:", strings.Join(take, " && "))
+	}
+	if others == 0 {
+		return ""
+	}
+	return "Install beside it?"
+}
+
+// after shows what the daemon found.
+func (installing) after(ctx context.Context, a *app) {
+	a.out.printf("The daemon is ready.\n\n")
+	if err := a.doctor(ctx); err != nil {
+		a.err.printf("%s %v\n", a.err.style(yellow, "!"), fmt.Errorf("doctor: %w", err))
+	}
+	a.out.printf("\nTo stop it for good: sudo systemctl disable --now qunerd.service qunerd.socket qunerd-admin.socket\nTo remove it:        sudo qunerctl uninstall\n")
+}
+
+// uninstalling is the errand of uninstall.
+type uninstalling struct{}
+
+func (uninstalling) plan(f *install.Facts) (install.Plan, error) { return install.Uninstall(f) }
+
+func (uninstalling) words(bool) (would, does, nothing string) {
+	return "To remove quner:", "Removing quner:", "quner is not installed; there is nothing to do."
+}
+
+func (uninstalling) ask(_ *app, _ *install.Facts, w install.Wish) string {
+	if w.Purge {
+		return "Remove tuned points, floors, mode, history and configuration too?"
+	}
+	return ""
+}
+
+func (uninstalling) after(_ context.Context, a *app) {
+	a.out.printf("quner is removed, and the machine is as it was found.\n")
+}
