@@ -191,6 +191,20 @@ func TestErrorsHaveTheirExitCodeAndRemedy(t *testing.T) {
 	}
 }
 
+func TestWhoMayNotUseTheAdminSocketIsToldWhoseItIs(t *testing.T) {
+	t.Setenv(client.EnvSocket, "")
+	a := &app{args: []string{"pause", "2h"}}
+	err := fmt.Errorf("/run/quner-admin/admin.sock: %w: %w", client.ErrUnreachable, syscall.EACCES)
+	f := a.classify(a.root(), err)
+	if !strings.HasPrefix(f.Error(), "the admin socket is for root: ") || f.hint != "sudo qunerctl pause 2h" || f.code != exitDenied {
+		t.Errorf("exit %d, %q, hint %q", f.code, f.Error(), f.hint)
+	}
+	a.superuser = true
+	if f := a.classify(a.root(), err); f.hint != "" {
+		t.Errorf("root is told %q", f.hint)
+	}
+}
+
 func TestTailKeepsTheEnd(t *testing.T) {
 	tail := new(tailWriter)
 	var all strings.Builder
