@@ -163,9 +163,9 @@ func (s *state) told(log *slog.Logger, subject string, err error) {
 	if err != nil {
 		now = strings.ReplaceAll(err.Error(), "\n", "; ")
 	}
-	switch {
-	case now == was:
-	case now == "":
+	switch now {
+	case was:
+	case "":
 		log.Info("well again", "subject", subject)
 		delete(s.degraded, subject)
 	default:
