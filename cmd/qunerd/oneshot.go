@@ -78,16 +78,12 @@ func restore(ctx context.Context, out, log io.Writer, force, dryRun bool) error 
 }
 
 func rollbackCommand() *cobra.Command {
-	var show bool
 	c := &cobra.Command{
 		Use:     "rollback --print",
 		Short:   "print lines for a shell that restore the host with no daemon",
 		Example: "  sudo qunerd rollback --print",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if !show {
-				return usageError{errors.New("rollback only prints: say --print (to restore: qunerd restore)"), "qunerd rollback"}
-			}
 			h, err := stateHost()
 			if err != nil {
 				return err
@@ -100,7 +96,7 @@ func rollbackCommand() *cobra.Command {
 			return err
 		},
 	}
-	c.Flags().BoolVar(&show, "print", false, "print the lines")
+	c.Flags().Bool("print", true, "print the lines, which is all it does")
 	return c
 }
 

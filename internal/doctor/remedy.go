@@ -84,7 +84,7 @@ func counterWhy(why string) string {
 	case meter.ReasonTwin:
 		return "the same as another"
 	case meter.ReasonPlatform:
-		return "the whole machine, told apart"
+		return "mainboard and CPU, told apart"
 	case meter.ReasonPermission:
 		return "only root may read it"
 	case meter.ReasonNoPowercap:
