@@ -50,6 +50,10 @@ test: ## all tests that need no root and no VM, with the race detector
 crash: ## end the daemon at every write boundary there is, then restore (CRASH_HOSTS='workstation|amd': only on these)
 	$(GO) test -count=1 -v -tags crash -timeout 30m -run '/($(CRASH_HOSTS))$$|Real' ./test/crash | grep -v '^=== '
 
+.PHONY: test-systemd
+test-systemd: build ## install, kill, hang, upgrade, remove under a real systemd, in containers (root; CASE=…)
+	@bash test/systemd/run $(CASE)
+
 .PHONY: fuzz
 fuzz: ## short fuzzing of the parsers in turn (FUZZTIME=5s each, FUZZBUDGET=60s in all, FUZZSEED=where to start)
 	@GO='$(GO)' bash test/fuzz.sh '$(FUZZTIME)' '$(FUZZBUDGET)' '$(FUZZSEED)'
