@@ -38,6 +38,10 @@ man: build ## man pages and shell completions, from the commands themselves, in 
 	mkdir -p bin/completions
 	for sh in bash zsh fish; do for c in qunerctl qunerd; do bin/$$c completion $$sh > bin/completions/$$c.$$sh; done; done
 
+.PHONY: dist
+dist: man ## .tar.gz, .deb and .rpm in dist/, the version from the tag
+	@GO='$(GO)' VERSION='$(VERSION)' NFPM='$(TOOL) nfpm' bash deploy/package/build.sh
+
 .PHONY: demo
 demo: build ## the whole journey on a simulated workstation, unprivileged, nothing left behind
 	bash test/demo/demo.sh
@@ -93,4 +97,4 @@ check-generated: ## fail if the generated code is not what the proto files say
 
 .PHONY: clean
 clean: ## remove what the targets above have built
-	rm -rf bin coverage.out coverage.html
+	rm -rf bin dist coverage.out coverage.html
