@@ -17,11 +17,13 @@ func TestASleepingBoardIsLetInOnceItsOwnWorkHasWokenIt(t *testing.T) {
 		cfg := config.Default()
 		_, stop := start(t, sim, cfg)
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		if gpus := sim.Host().GPUs; len(gpus.All()) != 0 || len(gpus.Waiting()) == 0 || sim.Wakes("gpu0") != 0 {
 			t.Errorf("%d boards, waiting for %v, %d wakes", len(gpus.All()), gpus.Waiting(), sim.Wakes("gpu0"))
 		}
 		sim.SetLoad("gpu0", 1)
 		time.Sleep(cfg.Tick)
+		synctest.Wait() // the tick of this very instant
 		if gpus := sim.Host().GPUs; len(gpus.All()) != 1 || gpus.Waiting() != nil || sim.Wakes("gpu0") != 0 || gpus.Wakes() != 0 {
 			t.Errorf("awake: %d boards, waiting for %v, %d wakes", len(gpus.All()), gpus.Waiting(), sim.Wakes("gpu0"))
 		}
