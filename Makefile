@@ -74,7 +74,7 @@ cover: ## coverage by function, and coverage.html
 
 .PHONY: lint
 lint: ## gofmt, golangci-lint (the layer rules too), buf lint
-	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then \
+	@unformatted=$$(gofmt -l $$(find . -name '.?*' -prune -o -name '*.go' -print)); if [ -n "$$unformatted" ]; then \
 		echo "gofmt -w is due on:"; echo "$$unformatted"; exit 1; fi
 	$(TOOL) golangci-lint run ./...
 	$(TOOL) buf lint

@@ -5,6 +5,7 @@ inside() {
 	local pid
 	training
 
+	ok "the unit as installed has a watchdog" grep -q '^WatchdogSec=[1-9]' "$(property FragmentPath)"
 	step "watchdog: a loop that makes no progress"
 	pid=$(property MainPID)
 	kill -STOP "$pid"
