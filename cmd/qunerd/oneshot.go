@@ -56,7 +56,8 @@ func restore(ctx context.Context, out, log io.Writer, force, dryRun bool) error 
 		return err
 	}
 	defer closeGPUs()
-	bank, err := levers.OpenBank(ctx, h, newLog(log, slog.LevelWarn, false))
+	logger := newLog(log, slog.LevelWarn, false)
+	bank, err := leverOptions(h, logger).OpenBank(ctx, h, logger)
 	if err != nil {
 		return err
 	}
@@ -98,6 +99,17 @@ func rollbackCommand() *cobra.Command {
 	}
 	c.Flags().Bool("print", true, "print the lines, which is all it does")
 	return c
+}
+
+// leverOptions are what the owner allows of levers. A one-shot command, a restore above all, works with a configuration
+// that is not good too: then nothing is allowed beyond the default.
+func leverOptions(h *host.Host, log *slog.Logger) levers.Options {
+	cfg, err := config.Load(h.Etc)
+	if err != nil {
+		log.Warn("configuration is not used", "err", err)
+		cfg = config.Default()
+	}
+	return levers.Options{AllowRaise: cfg.AllowRaise}
 }
 
 // stateHost is the machine whose journal a one-shot command works on: this one, or with QUNER_SOCKET the simulated one

@@ -47,7 +47,8 @@ func selftest(ctx context.Context, out, log io.Writer, dryRun, asJSON bool) erro
 		return err
 	}
 	defer closeGPUs()
-	bank, err := levers.OpenBank(ctx, h, newLog(log, slog.LevelWarn, false))
+	logger := newLog(log, slog.LevelWarn, false)
+	bank, err := leverOptions(h, logger).OpenBank(ctx, h, logger)
 	if err != nil {
 		return err
 	}

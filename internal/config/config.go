@@ -20,6 +20,7 @@ const FileName = "quner.toml"
 type Config struct {
 	Tick            time.Duration // time between two looks at the machine
 	UntunedTraining string        // "found" or "performance": the governor while training that was never tuned
+	AllowRaise      bool          // a power limit may go above the value found, up to what the hardware states
 	Base            unit.Power    // what the rest of the machine draws beside the metered devices; moves the optimum
 	Detector        Detector
 	Limits          Limits

@@ -63,6 +63,7 @@ tick = "2s"
 base_watts = 35
 detector.ticks = 5
 untuned_training = "performance"
+allow_raise = true
 [limits]
 windows = 10
 call = "1m30s"
@@ -72,6 +73,7 @@ call = "1m30s"
 	}
 	want := Default()
 	want.Tick, want.Base, want.Detector.Ticks = 2*time.Second, 35*unit.Watt, 5
+	want.AllowRaise = true
 	want.UntunedTraining, want.Limits.Windows, want.Serving.Call = "performance", 10, 90*time.Second
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -89,8 +91,10 @@ func TestParseSaysWhereAndWhatIsAllowed(t *testing.T) {
 		"[limits]\nwindows = 1.5":                        {"quner.toml:2: limits.windows = 1.5: allowed: a whole number"},
 		"untuned_training = 'turbo'":                     {`untuned_training = "turbo": allowed: "found" or "performance"`},
 		"base_watts = -1":                                {"base_watts = -1: allowed: a number of watts"},
+		"allow_raise = 'yes'":                            {`allow_raise = "yes": allowed: true or false, without quotes`},
+		"allow_raise = 1":                                {"allow_raise = 1: allowed: true or false"},
 		"base_watts = true":                              {"base_watts = true: allowed"},
-		"# comment\n[detector]\nthreshold = 1":           {`quner.toml:3: unknown key "detector.threshold": known are base_watts, detector.gpu_utilisation`},
+		"# comment\n[detector]\nthreshold = 1":           {`quner.toml:3: unknown key "detector.threshold": known are allow_raise, base_watts, detector.gpu_utilisation`},
 		"\n[turbo]\nx = 1":                               {`quner.toml:2: unknown key "turbo"`},
 		"Tick = '2s'":                                    {`unknown key "Tick"`},
 		"[limits.sub]\nx = 1":                            {`unknown key "limits.sub"`},

@@ -18,6 +18,7 @@ func settings(c *Config) map[string]setting {
 	return map[string]setting{
 		"tick":             duration(&c.Tick, time.Second, time.Minute),
 		"untuned_training": oneOf(&c.UntunedTraining, "found", "performance"),
+		"allow_raise":      yesOrNo(&c.AllowRaise),
 		"base_watts":       watts(&c.Base, 100*unit.Kilowatt),
 
 		"detector.gpu_utilisation": number(&c.Detector.GPU, 0.01, 0.99),
@@ -56,6 +57,17 @@ func oneOf(to *string, words ...string) setting {
 			return `"` + strings.Join(words, `" or "`) + `"`
 		}
 		*to = text
+		return ""
+	}
+}
+
+func yesOrNo(to *bool) setting {
+	return func(value any) string {
+		v, ok := value.(bool)
+		if !ok {
+			return "true or false, without quotes"
+		}
+		*to = v
 		return ""
 	}
 }

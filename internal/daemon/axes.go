@@ -128,8 +128,8 @@ func number(v levers.Value) int64 {
 
 func watts(p unit.Power) string { return fmt.Sprintf("%g W", p.Watts()) }
 
-// capGrid returns the caps to try, ascending, in a lever's unit, of which grain are 5 W. The cap found is one of them, and
-// the highest unless the owner allows more.
+// capGrid returns the caps to try, ascending, in a lever's unit, of which grain are 5 W. The cap found is one of them. It
+// is the highest, unless the owner allows more: then the most that the hardware takes is.
 func capGrid(lo, hi, found, grain int64) []int64 {
 	step := (hi - lo + capStates - 2) / (capStates - 1)
 	step = max(grain, (step+grain-1)/grain*grain)
@@ -138,8 +138,11 @@ func capGrid(lo, hi, found, grain int64) []int64 {
 		grid = append(grid, n)
 	}
 	slices.Reverse(grid)
-	for n := found + step; n <= hi; n += step {
+	for n := found + step; n < hi; n += step {
 		grid = append(grid, n)
+	}
+	if found < hi {
+		grid = append(grid, hi)
 	}
 	return grid
 }
@@ -157,8 +160,13 @@ func packageAxis(states []levers.State) (axis, bool) {
 	if len(limits) == 0 {
 		return a, false
 	}
-	alike := !slices.ContainsFunc(limits, func(s levers.State) bool { return original(s) != original(limits[0]) })
-	for _, share := range packageShares() {
+	alike := !slices.ContainsFunc(limits, func(s levers.State) bool {
+		return original(s) != original(limits[0]) || s.Span.Hi != limits[0].Span.Hi
+	})
+	for _, share := range sharesFor(limits) {
+		if share == 100 {
+			a.Found = len(a.States)
+		}
 		var set []levers.Setting
 		label := fmt.Sprintf("%d %%", share)
 		for _, s := range limits {
@@ -171,13 +179,29 @@ func packageAxis(states []levers.State) (axis, bool) {
 		// A span that ends above the lowest shares makes one state of them.
 		if n := len(a.settings); n > 0 && slices.Equal(a.settings[n-1], set) {
 			a.States[n-1] = label
+			a.Found = min(a.Found, n-1)
 			continue
 		}
 		a.States = append(a.States, label)
 		a.settings = append(a.settings, set)
 	}
-	a.Found = len(a.States) - 1
 	return a, len(a.States) > 1
+}
+
+// sharesFor are the shares that the limits can have: more than what they were found at where the owner allows that, up to
+// what the hardware takes of the one that can be raised most. The last step may be a small one.
+func sharesFor(limits []levers.State) []int64 {
+	shares := packageShares()
+	most := int64(100)
+	for _, s := range limits {
+		if found := number(original(s)); found > 0 && s.Span.Hi > found {
+			most = max(most, (100*s.Span.Hi+found-1)/found)
+		}
+	}
+	for n := int64(110); n < most+10 && most > 100; n += 10 {
+		shares = append(shares, min(n, most))
+	}
+	return shares
 }
 
 // shareOf is a percentage of what a limit was found at, as far as it can be chosen: the value found itself at 100 %. A
@@ -188,7 +212,7 @@ func shareOf(s levers.State, percent int64) levers.Value {
 		return original(s)
 	}
 	n := min(found, s.Span.Hi) * percent / 100
-	n = max(s.Span.Lo, n-n%max(1, s.Span.Step))
+	n = min(s.Span.Hi, max(s.Span.Lo, n-n%max(1, s.Span.Step)))
 	return levers.Value(strconv.FormatInt(n, 10))
 }
 

@@ -48,7 +48,12 @@ func TestAxes(t *testing.T) {
 		"a board": {states: []levers.State{gpu}, want: []string{
 			"gpu: 100 W, 125 W, 150 W, 175 W, 200 W, 225 W, 250 W, 275 W, [300 W]; nvml/GPU-1=100000"}},
 		"a board that may be raised": {states: []levers.State{free(gpu, 350000)}, want: []string{
-			"gpu: 125 W, 160 W, 195 W, 230 W, 265 W, [300 W], 335 W; nvml/GPU-1=125000"}},
+			"gpu: 125 W, 160 W, 195 W, 230 W, 265 W, [300 W], 335 W, 350 W; nvml/GPU-1=125000"}},
+		"a package that may be raised": {states: []levers.State{free(limit("rapl/package-0", "50000000", 16250000, 50000000), 65000000)}, want: []string{
+			"package: 20 W, 25 W, 30 W, 35 W, 40 W, 45 W, [50 W], 55 W, 60 W, 65 W; rapl/package-0=20000000"}},
+		"two packages, one at its maximum": {
+			states: []levers.State{free(limit("rapl/package-0", "50000000", 16250000, 50000000), 57000000), limit("rapl/package-1", "50000000", 16250000, 50000000)},
+			want:   []string{"package: 40 %, 50 %, 60 %, 70 %, 80 %, 90 %, [100 %], 110 %, 114 %; rapl/package-0=20000000 rapl/package-1=20000000"}},
 		"an AMD card": {states: []levers.State{amd}, want: []string{
 			"gpu: 130 W, 145 W, 160 W, 175 W, 190 W, 205 W, [220 W]; amdgpu/1=130000000"}},
 		"one of each make": {states: []levers.State{gpu, amd}, want: []string{

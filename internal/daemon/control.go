@@ -106,7 +106,7 @@ func (d *Daemon) Apply(ctx context.Context, c Caller, dryRun bool) (Applied, err
 		}
 		var err error
 		if dryRun {
-			return d.planMode(ctx, s, s.mode, &out)
+			defer s.bank.Owners()()
 		}
 		// The owner asks in person, so levers that were left to somebody else are taken again.
 		for _, st := range s.bank.States(ctx) {
@@ -115,6 +115,9 @@ func (d *Daemon) Apply(ctx context.Context, c Caller, dryRun bool) (Applied, err
 					return err
 				}
 			}
+		}
+		if dryRun {
+			return d.planMode(ctx, s, s.mode, &out)
 		}
 		a := c.author("apply")
 		out.Writes, err = d.apply(ctx, s, a)

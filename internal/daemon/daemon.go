@@ -111,7 +111,7 @@ func New(ctx context.Context, h *host.Host, cfg config.Config, opts Options, log
 		s.degraded["gpu"] = err.Error()
 		log.Warn("GPU driver does not answer; its levers and counters are left out", "err", err)
 	}
-	bank, err := levers.OpenBank(ctx, h, log)
+	bank, err := levers.Options{AllowRaise: cfg.AllowRaise}.OpenBank(ctx, h, log)
 	if err != nil && !errors.Is(err, levers.ErrJournal) {
 		return nil, err
 	}

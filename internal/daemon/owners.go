@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -26,15 +27,15 @@ func (d *Daemon) SetLeverOwner(ctx context.Context, c Caller, name string, o pro
 		if s.sweep != nil {
 			return ErrBusy
 		}
-		was := s.modes.Owners()
+		bringBack := s.owners()
 		s.assign(names, o)
 		if dryRun {
 			writes, err = s.planOwners(ctx, d)
-			s.reassign(names, was)
+			bringBack()
 			return err
 		}
 		if err := s.modes.SetOwner(o, names...); err != nil {
-			s.reassign(names, was)
+			bringBack()
 			return fmt.Errorf("owner of %s: not on disk, so nothing is changed: %w", name, err)
 		}
 		a := c.author(fmt.Sprintf("levers: %s is for %s", name, o))
@@ -79,19 +80,21 @@ func (s *state) assign(names []string, o profiles.Owner) {
 	}
 }
 
-// reassign brings owners back to what was decided before.
-func (s *state) reassign(names []string, was map[string]profiles.Owner) {
-	for _, name := range names {
-		s.assign([]string{name}, was[name])
+// owners notes whose each lever is and returns what brings that back.
+func (s *state) owners() (bringBack func()) {
+	bank, left := s.bank.Owners(), maps.Clone(s.rivals.left)
+	return func() {
+		bank()
+		s.rivals.left = left
 	}
-	s.share()
 }
 
-// recallOwners tells a new bank what was decided before this daemon.
+// recallOwners tells a new bank which levers were left to others before this daemon. To the bank the rest is quner's; what
+// was moved while no daemon ran is not taken by that, since nobody asks for it now.
 func (s *state) recallOwners() {
 	known := s.bank.Levers()
 	for name, o := range s.modes.Owners() {
-		if slices.ContainsFunc(known, func(l levers.Lever) bool { return l.Name() == name }) {
+		if o == profiles.OwnerOthers && slices.ContainsFunc(known, func(l levers.Lever) bool { return l.Name() == name }) {
 			s.assign([]string{name}, o)
 		}
 	}

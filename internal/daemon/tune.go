@@ -71,7 +71,7 @@ func (d *Daemon) Tune(ctx context.Context, spec TuneSpec, w TuneWorkload) (TuneR
 	}
 	report.Result, err = tune.Sweep(ctx, t.tuneAxes(), t.trial, tune.Options{
 		Objective: spec.Objective, MaxSlowdown: slowdownOption(spec.MaxSlowdown), MaxWindows: t.plan.MaxWindows,
-		Progress: w.Progress,
+		AllowRaise: d.cfg.AllowRaise, Progress: w.Progress,
 	})
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause

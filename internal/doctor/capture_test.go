@@ -14,6 +14,7 @@ import (
 	"github.com/qunerd/quner/internal/doctor"
 	"github.com/qunerd/quner/internal/host"
 	"github.com/qunerd/quner/internal/host/hostsim"
+	"github.com/qunerd/quner/internal/levers"
 )
 
 // simulated sets up a simulated machine, its boards open.
@@ -36,7 +37,7 @@ func simulated(t *testing.T, nameOrPath string) *hostsim.Sim {
 
 func report(t *testing.T, h *host.Host) doctor.Report {
 	t.Helper()
-	r, err := doctor.Look(t.Context(), h, slog.New(slog.DiscardHandler))
+	r, err := doctor.Look(t.Context(), h, levers.Options{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -151,13 +151,13 @@ func rank(c Counter) int {
 	return 1
 }
 
-// Look examines a host with no daemon. Nothing can be changed by it: every directory it sees is read-only.
-func Look(ctx context.Context, of *host.Host, log *slog.Logger) (Report, error) {
+// Look examines a host with no daemon; its levers have the range that the owner allows. Nothing can be changed by it: every directory it sees is read-only.
+func Look(ctx context.Context, of *host.Host, allowed levers.Options, log *slog.Logger) (Report, error) {
 	seen := *of
 	h := &seen
 	h.Sys, h.Proc, h.Etc, h.Run, h.Var = h.Sys.ReadOnly(), h.Proc.ReadOnly(), h.Etc.ReadOnly(), h.Run.ReadOnly(), h.Var.ReadOnly()
 	// The bank sets aside a journal that it cannot trust. Here it cannot, says so, and that is in the report.
-	bank, err := levers.OpenBank(ctx, h, slog.New(slog.DiscardHandler))
+	bank, err := allowed.OpenBank(ctx, h, slog.New(slog.DiscardHandler))
 	if bank == nil {
 		return Report{}, err
 	}

@@ -24,7 +24,8 @@ type Bank struct {
 	frozen  error // why nothing may be moved
 
 	others  map[string]string      // levers that are not quner's to move until they are taken, and why
-	yielded map[string]string      // levers left to someone else until they are let go or taken, and why
+	yielded map[string]yield       // levers left to someone else who has moved them
+	taken   map[string]bool        // held ones that the next Apply moves whoever has moved them
 	settled map[string]bool        // levers that this process has seen to have taken a value of ours
 	failing map[string]error       // second copies that cannot be written, by path
 	retired map[string]Missing     // levers that take nothing before the next boot
@@ -64,8 +65,8 @@ func (o Options) OpenBank(ctx context.Context, h *host.Host, log *slog.Logger) (
 		log = slog.New(slog.DiscardHandler)
 	}
 	b := &Bank{
-		host: h, log: log, opts: o, others: map[string]string{}, yielded: map[string]string{}, settled: map[string]bool{}, failing: map[string]error{},
-		retired: map[string]Missing{}, waiting: map[string]bool{}, trouble: map[string]host.Reason{},
+		host: h, log: log, opts: o, others: map[string]string{}, yielded: map[string]yield{}, taken: map[string]bool{},
+		settled: map[string]bool{}, failing: map[string]error{}, retired: map[string]Missing{}, waiting: map[string]bool{}, trouble: map[string]host.Reason{},
 	}
 	b.discover(ctx)
 	s, err := readStored(h)
@@ -130,13 +131,17 @@ func (b *Bank) Held() int { return len(b.journal.entries) }
 // Script returns the shell lines that restore the host with no daemon.
 func (b *Bank) Script() string { return script(b.journal) }
 
-// Take ends the yielding of a lever to someone else: the next Apply moves it again, from what is found then.
+// Take ends the yielding of a lever to someone else: the next Apply moves it again, from what is found then, also where
+// nobody here has noticed yet that it was moved.
 func (b *Bank) Take(lever string) error {
 	if b.lever(lever) == nil {
 		return b.unknown(lever)
 	}
 	delete(b.yielded, lever)
 	delete(b.others, lever)
+	if b.journal.find(lever) != nil {
+		b.taken[lever] = true
+	}
 	return nil
 }
 
@@ -147,7 +152,14 @@ func (b *Bank) Leave(lever, why string) error {
 		return b.unknown(lever)
 	}
 	b.others[lever] = why
+	delete(b.taken, lever)
 	return nil
+}
+
+// Owners notes whose each lever is and returns what brings that back, after a trial of Take and Leave.
+func (b *Bank) Owners() (bringBack func()) {
+	others, yielded, taken := maps.Clone(b.others), maps.Clone(b.yielded), maps.Clone(b.taken)
+	return func() { b.others, b.yielded, b.taken = others, yielded, taken }
 }
 
 // Plan returns what Apply would write, and writes nothing.
@@ -169,7 +181,7 @@ func (b *Bank) Plan(ctx context.Context, p Point) ([]Write, error) {
 
 // Apply moves the levers in the point to its values and those that quner holds beside them back to their originals; the
 // empty point is the host as found. Numbers outside today's span are clamped, with a note. A lever that someone else has
-// moved meanwhile is left to them. One that another lever decides at present is left, and one of a device that sleeps
+// moved meanwhile is left to them until it is taken or has its original again. One that another lever decides at present is left, and one of a device that sleeps
 // waits, each with a note; see Due. It is best effort over levers: the writes made come with the errors of the others
 // joined, which wrap ErrUnknown, ErrOutOfSpan, ErrNotTaken, ErrJournal or the host's error.
 func (b *Bank) Apply(ctx context.Context, p Point) ([]Write, error) {
@@ -183,9 +195,7 @@ func (b *Bank) Apply(ctx context.Context, p Point) ([]Write, error) {
 		more, lateErr := b.make(ctx, b.replan(ctx, p, late, intent{}))
 		writes, err = append(writes, more...), errors.Join(err, lateErr)
 	}
-	if len(p) == 0 {
-		clear(b.yielded)
-	}
+	clear(b.taken)
 	return writes, errors.Join(err, b.save(false))
 }
 

@@ -49,6 +49,11 @@ func (b *Bank) depend(ctx context.Context, p Point, all []step, in intent) (step
 		}
 		_, wanted := p.Value(s.name)
 		switch {
+		case s.yielded && s.move != toOriginal:
+		case s.yielded && d.impliedBy(now) && d.impliedBy(then):
+			s.imply(then)
+		case s.yielded && !d.impliedBy(now):
+			s.early = d.impliedBy(then)
 		case d.impliedBy(now) && d.impliedBy(then):
 			b.stayImplied(&s, master, then, wanted)
 		case d.impliedBy(now):
@@ -138,14 +143,14 @@ func (b *Bank) predict(ctx context.Context, s step, in intent) step {
 	if e == nil || s.move != toOther {
 		return s
 	}
-	in.force = true
+	in.behind = true
 	return b.planBack(ctx, *e, in)
 }
 
 // replan looks at the levers of late steps again, once their masters have been moved. What is read of one that is held is
 // what its master has left behind.
 func (b *Bank) replan(ctx context.Context, p Point, late []step, in intent) []step {
-	in.force = true
+	in.behind = true
 	steps := make([]step, 0, len(late))
 	for _, s := range late {
 		if e := b.journal.find(s.name); e != nil {

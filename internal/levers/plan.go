@@ -31,12 +31,15 @@ type step struct {
 	from, to Value
 	note     string
 	err      error
-	gone     bool // the lever is not there: an entry stays
-	stays    bool // the lever is not to be moved at present, for a reason in note: an entry stays
-	implied  bool // another lever decides it
-	early    bool // it goes before its master
-	hold     bool // it stays journalled once it has its original
-	fresh    bool // no entry stood before
+	gone     bool   // the lever is not there: an entry stays
+	stays    bool   // the lever is not to be moved at present, for a reason in note: an entry stays
+	implied  bool   // another lever decides it
+	early    bool   // it goes before its master
+	hold     bool   // it stays journalled once it has its original
+	fresh    bool   // no entry stood before
+	yielded  bool   // someone else has moved it before
+	regained bool   // and they have put its original back since
+	left     string // what people are told of a lever that someone else has and that is not put back
 	was      []Value
 }
 
@@ -60,6 +63,8 @@ func (s *step) write() Write {
 type intent struct {
 	force bool // originals are put back even where someone else has moved the lever
 	wake  bool // a sleeping device is woken for its original
+	// behind is true once the masters have been moved: what a held lever reads is what they have left behind.
+	behind bool
 }
 
 // plan looks at every lever that is in the point or held, in the order of writing. It changes nothing. The late steps are
@@ -76,6 +81,9 @@ func (b *Bank) plan(ctx context.Context, p Point, in intent) (steps, late []step
 			names = append(names, e.Lever)
 		}
 	}
+	if len(p) == 0 { // all levers are let go, and who asks for that wants to hear what is not as found
+		names = append(names, b.yieldedNames()...)
+	}
 	b.refresh(ctx, names)
 	for _, name := range names {
 		steps = append(steps, b.planOne(ctx, p, name, in))
@@ -90,7 +98,10 @@ func (b *Bank) plan(ctx context.Context, p Point, in intent) (steps, late []step
 func (b *Bank) planOne(ctx context.Context, p Point, name string, in intent) step {
 	v, wanted := p.Value(name)
 	held := b.journal.find(name)
+	y, yielded := b.yielded[name]
 	switch left := b.others[name]; {
+	case yielded && held == nil && !wanted:
+		return b.planYielded(ctx, name, y, in)
 	case left != "" && held == nil:
 		s := b.look(ctx, name, false)
 		s.note = left
@@ -133,18 +144,22 @@ func (b *Bank) planChosen(ctx context.Context, name string, v Value) step {
 		s.wait()
 		return s
 	}
-	if why := b.yielded[name]; why != "" {
+	if why := b.stands(s.lever, s.from); why != "" {
 		s.note = why
 		return s
 	}
+	s.regained = true
 	e := b.journal.find(name)
 	s.fresh = e == nil
 	found := s.from
-	if e != nil {
-		if !b.stillOurs(s.lever, *e, s.from) {
-			return leave(s, *e)
-		}
+	switch {
+	case e == nil:
+	case b.stillOurs(s.lever, *e, s.from):
 		s.was, found = slices.Clone(e.Ours), e.Original
+	case b.taken[name] && !s.lever.Same(s.from, v):
+		s.fresh = true // what is found now is someone else's, and is what this lever goes back to
+	default:
+		return leave(s, *e)
 	}
 	rebase(s.lever, found)
 	want, note, err := s.lever.Span().Clamp(v)
@@ -170,7 +185,7 @@ func (b *Bank) stillOurs(l Lever, e entry, now Value) bool {
 
 // leave makes the step one that leaves a lever to who has moved it.
 func leave(s step, e entry) step {
-	s.move, s.to = toOther, s.from
+	s.move, s.to, s.left = toOther, s.from, leftNote(s.from, e.Original, e.Unit)
 	s.note = fmt.Sprintf("yielded: someone else has set %q", s.from)
 	if n := len(e.Ours); n > 0 {
 		s.note += fmt.Sprintf(" where quner had %q", e.Ours[n-1])
@@ -187,7 +202,7 @@ func (b *Bank) planBack(ctx context.Context, e entry, in intent) step {
 		s.wait()
 	case s.from == e.Original:
 		s.move = toFree
-	case in.force || b.stillOurs(s.lever, e, s.from) || s.lever.Same(e.Original, s.from):
+	case in.force || in.behind || b.stillOurs(s.lever, e, s.from) || s.lever.Same(e.Original, s.from):
 		s.move, s.to = toOriginal, e.Original
 	default:
 		s = leave(s, e)
@@ -200,9 +215,13 @@ func (b *Bank) record(s *step) {
 	if s.stays && !s.implied {
 		b.waiting[s.name] = true
 	}
+	if s.regained {
+		delete(b.yielded, s.name)
+	}
 	switch s.move {
 	case toChosen:
 		if s.fresh {
+			b.forget(s.name)
 			b.journal.entries = append(b.journal.entries, b.newEntry(s))
 		}
 		e := b.journal.find(s.name)
@@ -213,13 +232,20 @@ func (b *Bank) record(s *step) {
 		}
 		e.Ours = append(slices.DeleteFunc(e.Ours, func(v Value) bool { return v == s.to }), s.to)
 		b.touch(e)
-	case toHold, toOriginal:
+	case toHold:
+		b.recordHold(s)
+	case toOriginal:
+		if s.yielded {
+			b.recordForced(s)
+		}
 		b.recordHold(s)
 	case toFree:
 		b.forget(s.name)
+		if s.yielded {
+			delete(b.yielded, s.name)
+		}
 	case toOther:
-		b.forget(s.name)
-		b.yielded[s.name] = s.note
+		b.giveUp(s)
 	}
 }
 
@@ -256,8 +282,11 @@ func (b *Bank) touch(e *entry) {
 	b.dirty = true
 }
 
-// forget ends the holding of a lever.
+// forget ends the holding of a lever, if it is held.
 func (b *Bank) forget(lever string) {
+	if b.journal.find(lever) == nil {
+		return
+	}
 	b.journal.drop(lever)
 	delete(b.settled, lever)
 	b.dirty = true

@@ -18,7 +18,7 @@ func (b *Bank) run(ctx context.Context, s *step) {
 	case toChosen:
 		err := s.lever.Set(ctx, s.to)
 		now, unread := s.lever.Get(ctx)
-		b.settle(s, now, errors.Join(err, unread), unread == nil)
+		b.settle(ctx, s, now, errors.Join(err, unread), unread == nil)
 		if errors.Is(err, errLocked) && b.journal.find(s.name) == nil {
 			b.retire(s.lever, host.BIOSLocked, err)
 		}
@@ -32,17 +32,24 @@ func (b *Bank) run(ctx context.Context, s *step) {
 				return
 			}
 			b.forget(s.name)
+			if s.yielded {
+				delete(b.yielded, s.name)
+			}
 			return
 		}
 		now, unread := s.lever.Get(ctx)
-		b.settle(s, now, err, unread == nil)
+		b.settle(ctx, s, now, err, unread == nil)
 	}
 }
 
-// settle notes what a lever has after a write. What is read back is ours, whatever was asked for; what nobody can read
+// settle notes what a lever has after a write. What is read back is ours where it can come of what was asked for; what nobody can read
 // may be any value that was ours or was to be; and a lever that a refused write has left alone is held no more than it
 // was before.
-func (b *Bank) settle(s *step, now Value, err error, read bool) {
+func (b *Bank) settle(ctx context.Context, s *step, now Value, err error, read bool) {
+	if read && between(ctx, s, now) {
+		b.overtaken(s, now, err)
+		return
+	}
 	e, asked := b.journal.find(s.name), s.to
 	s.err = err
 	if err != nil {

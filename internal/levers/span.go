@@ -77,6 +77,23 @@ func (r *ranged) Same(a, b Value) bool {
 	return errX == nil && errY == nil && max(x, y)-min(x, y) < r.step
 }
 
+// lands reports whether a number read back can have come of the one that was asked for. Within the unit it is that one.
+// Beyond it, it stays ours: devices clamp, and round more coarsely than they state, to either side, and a restore that took
+// such a number for somebody else's would leave the host where quner has brought it. Only what lies above all that was
+// asked, before and at first can be no rounding of a wish for less: somebody else has written in between.
+func (r *ranged) lands(from, asked, now Value) bool {
+	top := r.found
+	for _, v := range []Value{from, asked} {
+		n, err := strconv.ParseInt(string(v), 10, 64)
+		if err != nil {
+			return true // what cannot be compared cannot be told from ours
+		}
+		top = max(top, n)
+	}
+	n, err := strconv.ParseInt(string(now), 10, 64)
+	return err != nil || n < top+r.step
+}
+
 // rebase moves the upper end to another value found: the journal's original after a crash, or today's value when a lever
 // is taken over again.
 func (r *ranged) rebase(found Value) {

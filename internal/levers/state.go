@@ -65,7 +65,7 @@ func (b *Bank) state(ctx context.Context, l Lever) State {
 		s.Reason, s.Note = host.ImpliedByOther, fmt.Sprintf("implied by the governor %q", by)
 		return s
 	}
-	switch why := b.yielded[s.Name]; {
+	switch why := b.stands(l, s.Value); {
 	case s.Err != nil:
 		s.Note = s.Err.Error()
 		if e != nil && gone(s.Err) {

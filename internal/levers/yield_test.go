@@ -91,10 +91,11 @@ func TestYieldLasts(t *testing.T) {
 	}
 	m.setGovernor(0, "ondemand")
 	m.apply(b, tuned)
-	m.apply(b)
-	m.apply(b, tuned)
-	if m.governor(0) != "powersave" {
-		t.Error("yielding outlasts the letting go")
+	if w := m.apply(b); len(w) != 1 || w[0].Moved() || !strings.Contains(w[0].Note, `it was found as "performance"`) {
+		t.Errorf("letting go says %v", w)
+	}
+	if m.apply(b, tuned); m.governor(0) != "ondemand" || b.Held() != 0 {
+		t.Errorf("letting go ended the yielding: host has %s", m.settings())
 	}
 	if err := b.Take("cpufreq/policy9"); !errors.Is(err, ErrUnknown) {
 		t.Errorf("Take of nothing: %v", err)
