@@ -152,6 +152,7 @@ func (d *Daemon) Restore(ctx context.Context, c Caller, force, dryRun bool) (lev
 		a := c.author("apply --restore")
 		s.rememberWrites(a, out.Writes)
 		s.remember(a, err)
+		s.told(d.log, "levers", err)
 		s.point, s.source = nil, PointFound
 		d.meter.SetCondition(ctx, "")
 		d.publish(s)

@@ -82,6 +82,7 @@ type state struct {
 	point   levers.Point // in force; the empty point is the host as found
 	sweep   *lease
 	rivals  rivals
+	again   retry
 	tuned   TuneState
 
 	degraded map[string]string // sentence by subject

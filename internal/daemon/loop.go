@@ -34,17 +34,38 @@ func (d *Daemon) tick(ctx context.Context, s *state) {
 		d.enter(ctx, s, proposed)
 	case s.profile == profiles.Unknown:
 		d.enter(ctx, s, proposed) // the first sample decides alone
-	case shared, due:
-		why := "other power daemons"
-		if due {
+	case shared, due, s.again.due(s.degraded["levers"] != ""):
+		why := "another try"
+		switch {
+		case due:
 			why = "a device that has woken"
+		case shared:
+			why = "other power daemons"
 		}
-		if _, err := d.apply(ctx, s, byDaemon(why)); err != nil {
-			d.log.Error("operating point not reached", "profile", s.profile, "err", err)
-		}
+		_, _ = d.apply(ctx, s, byDaemon(why)) // what it came to is in the status and the log
 	}
 	d.publish(s)
 	d.opts.Notify("WATCHDOG=1")
+}
+
+// retry spaces the tries at levers that were not moved as wanted: the next tick, then after twice as many each time, for
+// what fails twice is likely to go on, and each try costs the journal two writes.
+type retry struct{ ticks, wait int }
+
+// mostWait is the most ticks between two tries: ten minutes at the default tick.
+const mostWait = 60
+
+// due reports whether it is time for another try, at a tick at which the levers are, or are not, as wanted.
+func (r *retry) due(failing bool) bool {
+	if !failing {
+		*r = retry{}
+		return false
+	}
+	if r.ticks++; r.ticks < r.wait {
+		return false
+	}
+	r.ticks, r.wait = 0, min(max(1, 2*r.wait), mostWait)
+	return true
 }
 
 // noticeResume starts the detection over after a suspend: load averages and utilisation from before say nothing now.

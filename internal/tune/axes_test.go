@@ -68,3 +68,23 @@ func TestSpeedFloorIsForAllAxesTogether(t *testing.T) {
 		}
 	}
 }
+
+// An axis that does nothing is left where it was found, also where that is between its ends and so never measured: what
+// the other axes save is known all the same.
+func TestAFlatAxisThatMayBeRaisedLeavesTheSavingKnown(t *testing.T) {
+	gpu := bend(6, 2)
+	axes := []Axis{{Name: "gpu", States: gpu.label, Found: 5}, {Name: "package", States: []string{"a", "b", "c", "d"}, Found: 2}}
+	r, err := Sweep(t.Context(), axes, func(_ context.Context, s []int) (Sample, error) {
+		work := gpu.rate[s[0]]
+		return Sample{Work: work, Seconds: 2, Joules: work * gpu.cost(s[0])}, nil
+	}, Options{MaxSlowdown: ample, AllowRaise: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := r.Axes[1]; a.Verdict != Flat || a.Chosen != a.Found || a.Saved != (Interval{}) {
+		t.Errorf("the axis that does nothing: %+v", a)
+	}
+	if !(r.Saved.Value > 0) || math.IsInf(r.Payback, 0) || r.Saved != r.Axes[0].Saved {
+		t.Errorf("saved %+v, payback %v s", r.Saved, r.Payback)
+	}
+}

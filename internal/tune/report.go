@@ -158,6 +158,9 @@ type path struct {
 
 // extend adds the step along one axis, from the state found to the chosen one.
 func (p *path) extend(x *search, chosen int) {
+	if x.flat && x.fit.n[x.found()] == 0 {
+		return // the ends are alike, and the state found, which lies between them and was not measured, is kept
+	}
 	if chosen == Nothing || x.fit.n[x.rep[chosen]] == 0 || x.fit.n[x.found()] == 0 {
 		p.unknown = true
 		return
