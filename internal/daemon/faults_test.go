@@ -26,15 +26,10 @@ type sleeper struct {
 	runs int
 }
 
-func (s *sleeper) Run(_ context.Context, r daemon.TuneRun) (float64, error) {
+func (s *sleeper) Run(_ context.Context, r daemon.TuneRun) (daemon.TuneWork, error) {
 	s.runs++
-	if s.before != nil {
-		if err := s.before(r); err != nil {
-			return 0, err
-		}
-	}
 	time.Sleep(r.AtLeast)
-	return r.AtLeast.Seconds(), nil
+	return daemon.TuneWork{Amount: r.AtLeast.Seconds()}, nil
 }
 
 // A counter that stands still says nothing. A sweep that took it for zero would find every cap alike.
