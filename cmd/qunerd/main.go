@@ -54,7 +54,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 }
 
 // endings are the signals that mean an orderly end: the host is put back first. A terminal that goes away is one of them;
-// under a supervisor, or with nohup, there is none that could go.
+// under a supervisor, or with nohup, there is none that could go. Under a supervisor SIGHUP asks the daemon to read its
+// configuration again, see reloads; until it listens, and in every other command, it means nothing.
 func endings() []os.Signal {
 	all := []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT}
 	if os.Getenv("NOTIFY_SOCKET") == "" && !signal.Ignored(syscall.SIGHUP) {

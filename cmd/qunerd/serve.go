@@ -22,7 +22,7 @@ import (
 
 func runCommand() *cobra.Command {
 	var flags machineFlags
-	var verbose bool
+	var verbose, dryRun bool
 	c := &cobra.Command{
 		Use:   "run",
 		Short: "the daemon",
@@ -30,8 +30,15 @@ func runCommand() *cobra.Command {
 metering) and /run/quner-admin/admin.sock (root: everything), and puts the host back when it stops.
 
 With --simulate HOST it runs, unprivileged, against a simulated machine in a directory of its own;
-the sockets are then below that directory, which it prints. Nothing of the real machine is touched.`,
+the sockets are then below that directory, which it prints. Nothing of the real machine is touched.
+
+With --dry-run it detects, meters and publishes, moves no lever, and logs each write that it would make.
+
+Under a service manager SIGHUP makes it read quner.toml again; a bad file changes nothing, and the log
+and "qunerctl status" say so. After three crashes within ten minutes it starts without moving a lever,
+and says so, until it has been stopped in an orderly way.`,
 		Example: `  sudo qunerd run
+  sudo qunerd run --dry-run
   qunerd run --simulate workstation
   qunerd run --simulate ./myhost.txtar --dir /tmp/q`,
 		Args: noArgs,
@@ -45,12 +52,13 @@ the sockets are then below that directory, which it prints. Nothing of the real 
 				return err
 			}
 			log := newLog(c.ErrOrStderr(), level, os.Getenv("JOURNAL_STREAM") != "")
-			return errors.Join(serve(c.Context(), c.OutOrStdout(), m, log), m.close())
+			return errors.Join(serve(c.Context(), c.OutOrStdout(), m, dryRun, log), m.close())
 		},
 	}
 	flags.add(c)
 	c.Flags().BoolVar(&flags.still, "still", false,
 		"with --simulate: do not keep counters and loads going for other processes, so that all that runs is the daemon")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "move no lever; log each write that would be made")
 	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "log what is of interest to developers too")
 	return c
 }
@@ -59,7 +67,7 @@ the sockets are then below that directory, which it prints. Nothing of the real 
 const memoryLimit = 64 << 20
 
 // serve wires the rooms together and runs until ctx ends.
-func serve(ctx context.Context, out io.Writer, m *machine, log *slog.Logger) (err error) {
+func serve(ctx context.Context, out io.Writer, m *machine, dryRun bool, log *slog.Logger) (err error) {
 	debug.SetMemoryLimit(memoryLimit)
 	release, err := lockDaemon(m.Host)
 	if err != nil {
@@ -76,18 +84,23 @@ func serve(ctx context.Context, out io.Writer, m *machine, log *slog.Logger) (er
 		return permissionHint(err)
 	}
 	defer func() { err = errors.Join(err, sockets.Close()) }()
+	starts := openStarts(m.Run, log)
 	group, ctx := errgroup.WithContext(ctx)
 	if m.sim != nil && !m.still {
 		stop := runSimulation(m)
 		defer stop()
 	}
-	d, err := daemon.New(ctx, m.Host, cfg, daemonOptions(m, log), log)
+	options := daemonOptions(m, log)
+	options.DryRun, options.Observe = dryRun, starts.observe(dryRun)
+	d, err := daemon.New(ctx, m.Host, cfg, options, log)
 	if err != nil {
 		return err
 	}
+	patience(cfg.Tick, options.Notify)
 	srv := server.New(d, d.Meter(), serverOptions(cfg), log)
 	group.Go(func() error { return d.Run(ctx) })
 	group.Go(func() error { return d.Meter().Run(ctx) })
+	group.Go(func() error { return reloads(ctx, m, d, options.Notify, log) })
 	group.Go(func() error { return srv.Serve(ctx, sockets) })
 	group.Go(func() error {
 		select {
@@ -97,7 +110,9 @@ func serve(ctx context.Context, out io.Writer, m *machine, log *slog.Logger) (er
 		}
 		return nil
 	})
-	return errors.Join(group.Wait(), d.Close())
+	err = errors.Join(group.Wait(), d.Close())
+	starts.ended()
+	return err
 }
 
 func daemonOptions(m *machine, log *slog.Logger) daemon.Options {

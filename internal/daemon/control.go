@@ -15,6 +15,9 @@ func (d *Daemon) SetMode(ctx context.Context, c Caller, change ModeChange) (Appl
 	var out Applied
 	err := d.do(ctx, func(ctx context.Context, s *state) error {
 		next, err := s.nextMode(c, change)
+		if err == nil && !change.DryRun {
+			err = d.observing()
+		}
 		if err != nil {
 			return err
 		}
@@ -108,6 +111,9 @@ func (d *Daemon) Apply(ctx context.Context, c Caller, dryRun bool) (Applied, err
 		if dryRun {
 			defer s.bank.Owners()()
 		}
+		if err := d.observing(); err != nil {
+			return err
+		}
 		// The owner asks in person, so levers that were left to somebody else are taken again.
 		for _, st := range s.bank.States(ctx) {
 			if st.State == levers.Yielded && !s.others(st.Name) {
@@ -143,6 +149,9 @@ func (d *Daemon) Restore(ctx context.Context, c Caller, force, dryRun bool) (lev
 		if dryRun {
 			out, err = s.bank.PlanRestore(ctx, force)
 			return err
+		}
+		if d.opts.DryRun {
+			return d.observing()
 		}
 		s.abortSweep(fmt.Errorf("%w: host restored by uid %d", ErrRefused, c.UID))
 		if saved := s.setMode(next); saved != nil {

@@ -33,6 +33,11 @@ type Options struct {
 	Version   string
 	Simulated string             // name of the simulated host, "" on a real one
 	Notify    func(state string) // told "READY=1", "WATCHDOG=1", "STOPPING=1", "STATUS=…"; may be nil
+	// Observe, if not empty, is why no lever is moved, a sentence: each write that would be made is logged instead. What an
+	// earlier life has left is put back all the same, at the end or when somebody asks for it.
+	Observe string
+	// DryRun goes with Observe: not even that is put back.
+	DryRun bool
 	// GoingDown reports whether the machine is being powered off or rebooted, which makes every restore at stop moot; nil
 	// means that it never is.
 	GoingDown func(context.Context) bool
@@ -86,6 +91,9 @@ type state struct {
 	tuned   TuneState
 
 	degraded map[string]string // sentence by subject
+	wouldDo  []levers.Write    // while observing: what was last logged
+	line     statusLine
+	ticker   *time.Ticker
 	started  time.Time
 	asleep   time.Duration
 }
@@ -107,6 +115,10 @@ func New(ctx context.Context, h *host.Host, cfg config.Config, opts Options, log
 		detector: profiles.NewDetector(profiles.Thresholds(cfg.Detector)),
 		degraded: map[string]string{},
 		started:  time.Now(), source: PointFound, asleep: h.Asleep(), rivals: newRivals(h),
+	}
+	if opts.Observe != "" {
+		s.degraded["observe"] = opts.Observe
+		log.Warn("no lever is moved; what would be written is logged", "why", opts.Observe)
 	}
 	if err := h.GPUs.Open(ctx); err != nil {
 		s.degraded["gpu"] = err.Error()
@@ -173,15 +185,15 @@ func (d *Daemon) Run(ctx context.Context) error {
 	d.tick(ctx, s)
 	d.opts.Notify("READY=1")
 	close(d.ready)
-	ticker := time.NewTicker(d.cfg.Tick)
-	defer ticker.Stop()
+	s.ticker = time.NewTicker(d.cfg.Tick)
+	defer s.ticker.Stop()
 	second := time.After(secondLook)
 	for {
 		pause := pauseEnd(s.mode)
 		select {
 		case <-ctx.Done():
 			return d.shutdown(context.WithoutCancel(ctx), s)
-		case <-ticker.C:
+		case <-s.ticker.C:
 			d.tick(ctx, s)
 		case <-second:
 			d.meter.Tick(ctx)
@@ -208,6 +220,9 @@ func (d *Daemon) restoreOnPanic(ctx context.Context, s *state) {
 	d.log.Error("the loop has panicked; putting the host back", "panic", p)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
+	if d.opts.DryRun {
+		panic(p)
+	}
 	if _, err := s.bank.Restore(ctx, false); err != nil {
 		d.log.Error("restore after a panic", "err", err)
 	}
@@ -222,6 +237,9 @@ func (d *Daemon) shutdown(ctx context.Context, s *state) error {
 	s.abortSweep(ErrStopped)
 	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
 	defer cancel()
+	if d.opts.DryRun {
+		return nil
+	}
 	if d.opts.GoingDown(ctx) {
 		d.log.Info("the machine goes down: levers are left as they are, firmware sets them at the next boot")
 		return nil

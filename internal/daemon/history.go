@@ -148,6 +148,9 @@ func (d *Daemon) Selftest(ctx context.Context, c Caller, dryRun bool) ([]levers.
 		if s.sweep != nil {
 			return ErrBusy
 		}
+		if err := d.observing(); err != nil && !dryRun {
+			return err
+		}
 		var err error
 		tests, err = s.bank.Selftest(ctx, s.point, dryRun)
 		if dryRun {

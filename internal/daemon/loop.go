@@ -128,7 +128,7 @@ func (s *state) found(ctx context.Context) map[string]levers.Value {
 func (d *Daemon) apply(ctx context.Context, s *state, a author) ([]levers.Write, error) {
 	point, source := d.target(ctx, s)
 	writes, err := d.move(ctx, s, point, a)
-	if err == nil {
+	if err == nil && d.opts.Observe == "" {
 		s.source = source
 	}
 	return writes, err
@@ -137,6 +137,9 @@ func (d *Daemon) apply(ctx context.Context, s *state, a author) ([]levers.Write,
 // move is the only way the daemon moves levers: through the bank, which logs each write, and told to the meter
 // and the history.
 func (d *Daemon) move(ctx context.Context, s *state, p levers.Point, a author) ([]levers.Write, error) {
+	if d.opts.Observe != "" {
+		return nil, d.observe(ctx, s, p)
+	}
 	writes, err := s.bank.Apply(ctx, p)
 	s.rememberWrites(a, writes)
 	s.point = p

@@ -55,6 +55,7 @@ func (d *Daemon) publish(s *state) {
 	} else if err == nil {
 		delete(s.degraded, "status")
 	}
+	d.tellManager(s, now)
 	old := d.picture.Swap(&published{status: now, next: make(chan struct{})})
 	if old != nil {
 		close(old.next)

@@ -119,6 +119,8 @@ func (t *sweep) begin(ctx context.Context, s *state) error {
 	d := t.d
 	s.sample = profiles.TakeSample(ctx, d.host, 0)
 	switch {
+	case d.observing() != nil && !t.spec.DryRun:
+		return d.observing()
 	case s.sweep != nil:
 		return ErrBusy
 	case s.mode.Mode == profiles.ModeOff:

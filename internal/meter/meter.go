@@ -237,6 +237,14 @@ func (m *Meter) SetCondition(ctx context.Context, condition string) {
 	}
 }
 
+// Limit changes how many windows may be open, in all and of one uid; 0 is the default. Those that are open stay.
+func (m *Meter) Limit(windows, perOwner int) {
+	o := Options{MaxWindows: windows, MaxPerOwner: perOwner}.withDefaults()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.opts.MaxWindows, m.opts.MaxPerOwner = o.MaxWindows, o.MaxPerOwner
+}
+
 // OpenCount returns how many windows are open.
 func (m *Meter) OpenCount() int {
 	m.mu.Lock()

@@ -18,7 +18,9 @@ type Detector struct {
 }
 
 // NewDetector returns a detector that has seen nothing: its profile is Unknown.
-func NewDetector(t Thresholds) *Detector {
+func NewDetector(t Thresholds) *Detector { return &Detector{limits: t.withDefaults()} }
+
+func (t Thresholds) withDefaults() Thresholds {
 	if t.GPU == 0 {
 		t.GPU = 0.30
 	}
@@ -28,7 +30,13 @@ func NewDetector(t Thresholds) *Detector {
 	if t.Ticks == 0 {
 		t.Ticks = 3
 	}
-	return &Detector{limits: t}
+	return t
+}
+
+// Adjust takes other thresholds from the next sample on. The profile stays, and so do the samples that agree.
+func (d *Detector) Adjust(t Thresholds) {
+	d.limits = t.withDefaults()
+	d.agreeing = min(d.agreeing, d.limits.Ticks)
 }
 
 // Add takes one sample and returns the profile now, and whether this sample changed it. A sample that shows no training

@@ -201,7 +201,7 @@ func (s *stage) start(ts *testscript.TestScript, name string, args []string) *pr
 	defer errs.Close()
 	p := &process{cmd: exec.Command(path, args[1:]...), done: make(chan struct{})}
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = ts.MkAbs("."), out, errs
-	for _, name := range []string{"PATH", "HOME", "TMPDIR", "QUNER_SOCKET", "GORACE"} {
+	for _, name := range []string{"PATH", "HOME", "TMPDIR", "QUNER_SOCKET", "NOTIFY_SOCKET", "GORACE"} {
 		p.cmd.Env = append(p.cmd.Env, name+"="+ts.Getenv(name))
 	}
 	ts.Check(p.cmd.Start())

@@ -1,0 +1,38 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+
+	"github.com/qunerd/quner/internal/config"
+	"github.com/qunerd/quner/internal/profiles"
+)
+
+// Reload takes over what load returns: the tick, the detector's thresholds, what an untuned training gets, the base power
+// and the limits of windows hold from now on. The limits of the sockets hold from the next start on. If load fails,
+// everything stays as it was, and the status and the log say why. What is in force is brought in line, unless a sweep
+// holds the levers: then at its end.
+func (d *Daemon) Reload(ctx context.Context, load func() (config.Config, error)) error {
+	next, bad := load()
+	return errors.Join(bad, d.do(ctx, func(ctx context.Context, s *state) error {
+		s.told(d.log, "configuration", bad)
+		if bad == nil {
+			d.take(ctx, s, next)
+		}
+		d.publish(s)
+		return nil
+	}))
+}
+
+func (d *Daemon) take(ctx context.Context, s *state, next config.Config) {
+	later := next.Serving != d.cfg.Serving
+	d.cfg = next
+	s.ticker.Reset(next.Tick)
+	s.detector.Adjust(profiles.Thresholds(next.Detector))
+	limits := MeterOptions(next)
+	d.meter.Limit(limits.MaxWindows, limits.MaxPerOwner)
+	d.log.Info("configuration reloaded", "sockets_limits_after_restart", later)
+	if s.sweep == nil && s.profile != profiles.Unknown {
+		_, _ = d.apply(ctx, s, byDaemon("reload")) // what it came to is in the status and the log
+	}
+}
