@@ -79,7 +79,7 @@ type stallWatch struct {
 // heartbeat is how often a stallWatch looks, and stallAfter how late a beat must be to count.
 const (
 	heartbeat  = 50 * time.Millisecond
-	stallAfter = 4 * heartbeat
+	stallAfter = 10 * heartbeat
 )
 
 func watchStall() stallWatch {
