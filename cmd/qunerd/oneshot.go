@@ -46,36 +46,44 @@ func restore(ctx context.Context, out, log io.Writer, force, dryRun bool) error 
 		_, err := fmt.Fprintln(out, "the machine goes down: levers are left as they are (--force overrides)")
 		return err
 	}
+	return withBank(ctx, h, log, func(bank *levers.Bank) error {
+		act := bank.Restore
+		if dryRun {
+			act = bank.PlanRestore
+		}
+		done, err := act(ctx, force)
+		for _, w := range done.Writes {
+			fmt.Fprintf(out, "%s: %s -> %s %s\n", w.Lever, w.From, w.To, w.Unit)
+		}
+		for _, l := range done.Left {
+			fmt.Fprintf(out, "%s: left as it is: %s\n", l.Lever, l.Why)
+		}
+		if err == nil && len(done.Writes)+len(done.Left) == 0 {
+			fmt.Fprintln(out, "nothing to put back: no lever is held")
+		}
+		return err
+	})
+}
+
+// withBank runs f on the levers of a machine that no daemon runs on: it takes the daemon's lock, and opens boards and
+// journal. A board's driver that does not answer costs the board, not the levers that have nothing to do with it.
+func withBank(ctx context.Context, h *host.Host, log io.Writer, f func(*levers.Bank) error) error {
 	release, err := lockDaemon(h)
 	if err != nil {
 		return err
 	}
 	defer release()
+	logger := newLog(log, slog.LevelWarn, false)
 	closeGPUs, err := openGPUs(ctx, h)
 	if err != nil {
-		return err
+		logger.Warn("GPU driver does not answer; its levers are left out", "err", err)
 	}
 	defer closeGPUs()
-	logger := newLog(log, slog.LevelWarn, false)
 	bank, err := leverOptions(h, logger).OpenBank(ctx, h, logger)
 	if err != nil {
 		return err
 	}
-	act := bank.Restore
-	if dryRun {
-		act = bank.PlanRestore
-	}
-	done, err := act(ctx, force)
-	for _, w := range done.Writes {
-		fmt.Fprintf(out, "%s: %s -> %s %s\n", w.Lever, w.From, w.To, w.Unit)
-	}
-	for _, l := range done.Left {
-		fmt.Fprintf(out, "%s: left as it is: %s\n", l.Lever, l.Why)
-	}
-	if err == nil && len(done.Writes)+len(done.Left) == 0 {
-		fmt.Fprintln(out, "nothing to put back: no lever is held")
-	}
-	return err
+	return f(bank)
 }
 
 func rollbackCommand() *cobra.Command {

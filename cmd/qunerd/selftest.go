@@ -3,9 +3,9 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -37,39 +37,23 @@ func selftest(ctx context.Context, out, log io.Writer, dryRun, asJSON bool) erro
 	if err != nil {
 		return err
 	}
-	release, err := lockDaemon(h)
-	if err != nil {
-		return err
-	}
-	defer release()
-	closeGPUs, err := openGPUs(ctx, h)
-	if err != nil {
-		return err
-	}
-	defer closeGPUs()
-	logger := newLog(log, slog.LevelWarn, false)
-	bank, err := leverOptions(h, logger).OpenBank(ctx, h, logger)
-	if err != nil {
-		return err
-	}
-	// No point is in force without a daemon: the way back is the host as found, also for what a dead one has left.
-	tests, err := bank.Selftest(ctx, nil, dryRun)
-	if shown := showTests(out, tests, asJSON); err == nil {
-		err = shown
-	}
-	if err != nil {
-		return err
-	}
-	failed := 0
-	for _, t := range tests {
-		if t.Failed() {
-			failed++
+	return withBank(ctx, h, log, func(bank *levers.Bank) error {
+		// No point is in force without a daemon: the way back is the host as found, also for what a dead one has left.
+		tests, err := bank.Selftest(ctx, nil, dryRun)
+		if err := errors.Join(err, showTests(out, tests, asJSON)); err != nil {
+			return err
 		}
-	}
-	if failed > 0 {
-		return hinted{fmt.Errorf("%d of %d levers do not move and return", failed, len(tests)), "qunerd doctor says what stands in the way"}
-	}
-	return nil
+		failed := 0
+		for _, t := range tests {
+			if t.Failed() {
+				failed++
+			}
+		}
+		if failed > 0 {
+			return hinted{fmt.Errorf("%d of %d levers do not move and return", failed, len(tests)), "qunerd doctor says what stands in the way"}
+		}
+		return nil
+	})
 }
 
 func showTests(out io.Writer, tests []levers.Test, asJSON bool) error {
