@@ -26,9 +26,9 @@ inside() {
 	step "remove"
 	ok "dpkg --remove" dpkg --remove quner
 	host_as_found
-	equal "what stays: the configuration, what was learned, and the group" \
+	equal "what stays: configuration, what was learned, the group, and by Debian's custom that it was enabled" \
 		"/etc/group /etc/gshadow /etc/quner /etc/quner/quner.toml /var/lib/quner" \
-		"$(more_than "$before" | grep -v '^/var/lib/quner/' | paste -sd' ')"
+		"$(more_than "$before" | grep -v -e '^/var/lib/quner/' -e '^/etc/systemd/system/.*\.wants' | paste -sd' ')"
 
 	step "and again, to the last trace"
 	ok "dpkg --install" dpkg --install /rig/new.deb
