@@ -34,6 +34,9 @@ the sockets are then below that directory, which it prints. Nothing of the real 
 
 With --dry-run it detects, meters and publishes, moves no lever, and logs each write that it would make.
 
+As a service it has two sockets that start it again at the next connection. To stop it for good:
+systemctl disable --now qunerd.service qunerd.socket qunerd-admin.socket
+
 Under a service manager SIGHUP makes it read quner.toml again; a bad file changes nothing, and the log
 and "qunerctl status" say so. After three crashes within ten minutes it starts without moving a lever,
 and says so, until it has been stopped in an orderly way.`,
