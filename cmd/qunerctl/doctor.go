@@ -12,21 +12,41 @@ import (
 	"google.golang.org/grpc"
 
 	qunerv1 "github.com/qunerd/quner/api/quner/v1"
+	"github.com/qunerd/quner/deploy/systemd"
 )
 
 func (a *app) doctorCmd() *cobra.Command {
-	return &cobra.Command{
+	var bundle string
+	var dryRun bool
+	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "What this host exposes: each lever and counter, with reasons and remedies",
 		Long: `What this host exposes: each lever and counter, with reasons and remedies.
 
 The exit code is 0 even where there is no lever: that is a finding, not an error.
-With no daemon, "sudo qunerd doctor" looks for itself, and "--capture FILE" makes a bug report of it
-that others can run.`,
-		Example: "  qunerctl doctor\n  qunerctl doctor --json",
+With no daemon, "sudo qunerd doctor" looks for itself.
+
+--bundle writes a bug report: what doctor, status and history say, the configuration, versions, the
+daemon's last journal lines, and this machine as "qunerd doctor --capture" writes it down, which
+others can run. What is in it is listed before it is written; what could not be had is listed with
+the reason. Names of the host and of people, home paths, UUIDs, MAC addresses and serial numbers are
+hashed. As root there is more in it.`,
+		Example: "  qunerctl doctor\n  qunerctl doctor --json\n  sudo qunerctl doctor --bundle quner.tar.gz",
 		Args:    noArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return a.doctor(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case cmd.Flags().Changed("bundle"):
+				return a.doctorBundle(cmd.Context(), bundle, dryRun)
+			case dryRun:
+				return usagef("qunerctl doctor --bundle quner.tar.gz --dry-run", "--dry-run is for --bundle: doctor changes nothing")
+			}
+			return a.doctor(cmd.Context())
+		},
 	}
+	cmd.Flags().StringVar(&bundle, "bundle", "", "write a bug report with nothing private in it to `FILE`.tar.gz")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "list what would be in the bundle, and write nothing")
+	_ = cmd.MarkFlagFilename("bundle", "tar.gz")
+	return cmd
 }
 
 func (a *app) doctor(ctx context.Context) error {
@@ -68,6 +88,14 @@ func (a *app) doctorPage(r *qunerv1.DoctorResponse) {
 	default:
 		a.out.printf("\nTo see each lever move and go back: sudo qunerctl selftest\n")
 	}
+	if _, other := a.otherDaemon(); !other && a.hasUnit() {
+		a.out.printf("\nTo stop quner for good, stop all three units, since its sockets would start it again:\n  %s\n", a.stopCommand())
+	}
+}
+
+// stopCommand ends the service and what would start it again.
+func (a *app) stopCommand() string {
+	return a.sudo() + strings.Join([]string{"systemctl disable --now", systemd.Service, systemd.PublicSocket, systemd.AdminSocket}, " ")
 }
 
 // conflict prints a service that does what quner does, and how to end that.

@@ -238,3 +238,12 @@ func (d *daemon) Session(stream grpc.BidiStreamingServer[qunerv1.SessionRequest,
 		}
 	}
 }
+
+func (d *daemon) History(context.Context, *qunerv1.HistoryRequest) (*qunerv1.HistoryResponse, error) {
+	if d.deny != nil {
+		return nil, d.deny
+	}
+	return &qunerv1.HistoryResponse{Entries: []*qunerv1.HistoryEntry{
+		{TimeUnixNs: time.Now().UnixNano(), Uid: 4242, Call: "profile training", Lever: gpuLever, From: "300000", To: "200000", Unit: "mW", Note: "moved"},
+	}}, nil
+}

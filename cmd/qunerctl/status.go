@@ -1,10 +1,7 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -21,8 +18,9 @@ func (a *app) statusCmd() *cobra.Command {
 		Short: "Profile, mode, operating point read back from the hardware, power, last sweep",
 		Long: `Profile, mode, operating point read back from the hardware, power, last sweep.
 
-With --watch the page is shown anew at each change until Ctrl-C; where the output
-is no terminal, a line is printed at each change, and with --json one object a line.`,
+With --watch the page fills the terminal and follows the daemon until Ctrl-C; what
+the window has no room for is cut. Where the output is no terminal, a line is printed
+at each change, and with --json one object a line.`,
 		Example: "  qunerctl status\n  qunerctl status --watch",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -42,44 +40,6 @@ is no terminal, a line is printed at each change, and with --json one object a l
 	}
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on showing until Ctrl-C")
 	return cmd
-}
-
-// watch shows each picture as it comes. Ctrl-C is how it is meant to end.
-func (a *app) watch(ctx context.Context) error {
-	c, err := a.reader(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = c.Close() }()
-	pictures, err := qunerv1.NewStatusServiceClient(cleanConn{c.Conn()}).WatchStatus(ctx, &qunerv1.WatchStatusRequest{})
-	if err != nil {
-		return err
-	}
-	for {
-		picture, err := pictures.Recv()
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case errors.Is(err, io.EOF):
-			return &failure{error: errors.New("qunerd has ended"), code: exitUnreachable, hint: a.startHint()}
-		case err != nil:
-			return err
-		}
-		s := picture.GetStatus()
-		switch {
-		case a.json:
-			if err := writeJSONLine(a.out, s); err != nil {
-				return err
-			}
-		case a.out.tty:
-			a.out.printf("\x1b[H\x1b[J")
-			a.statusPage(s)
-		default:
-			power, _ := now(s)
-			a.out.printf("%s  %s  %s  %s  %s\n", time.Unix(0, s.GetTimeUnixNs()).Format(time.TimeOnly),
-				profileWord(s.GetProfile()), s.GetPointSource(), leversNow(s.GetLevers()), power)
-		}
-	}
 }
 
 func (a *app) statusPage(s *qunerv1.Status) {
