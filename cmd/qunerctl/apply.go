@@ -65,11 +65,7 @@ func (a *app) restore(ctx context.Context, r *qunerv1.RestoreRequest) error {
 	}
 	a.written(answer.GetWrites(), r.GetDryRun())
 	if left := answer.GetLeft(); len(left) > 0 {
-		force := ""
-		if r.GetDryRun() { // afterwards it is too late: quner has let go of what is somebody else's
-			force = " (--force puts it back too)"
-		}
-		a.out.printf("%s left as somebody else has set it%s:\n", plural(len(left), "lever"), force)
+		a.out.printf("%s left as somebody else has set it (--force puts it back too):\n", plural(len(left), "lever"))
 		for _, l := range left {
 			a.out.para("  ", plain, short(l))
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -180,6 +181,8 @@ func (a *app) next(s *qunerv1.Status) string {
 		return fmt.Sprintf("A sweep is running, window %d; leave the machine alone until it ends.", s.GetTune().GetWindow())
 	case len(s.GetDegraded()) > 0:
 		return do("Not all is well: "+s.GetDegraded()[0], "qunerctl doctor")
+	case s.GetMode().GetMode() == qunerv1.Mode_MODE_OFF && slices.ContainsFunc(s.GetLevers(), isHeld):
+		return do("quner is paused, and a lever is not back yet, as its note says.", "qunerctl status")
 	case s.GetMode().GetMode() == qunerv1.Mode_MODE_OFF:
 		return do("quner is paused: the host is as it was found.", a.asRoot("resume"))
 	case len(s.GetLevers()) == 0:
@@ -191,3 +194,5 @@ func (a *app) next(s *qunerv1.Status) string {
 		return do("Nothing needs doing. What does a command cost?", "qunerctl meter -- COMMAND")
 	}
 }
+
+func isHeld(l *qunerv1.LeverState) bool { return l.GetState() == "held" }

@@ -113,9 +113,9 @@ func (a *app) setMode(ctx context.Context, r *qunerv1.SetModeRequest) error {
 	switch mode := m.GetMode(); {
 	case r.GetDryRun():
 	case mode == qunerv1.Mode_MODE_OFF && m.GetUntilUnixNs() != 0:
-		a.out.printf("Paused for %s: the host is as it was found, metering goes on.\n", span(time.Duration(r.GetPauseNs())))
+		a.out.printf("Paused for %s: %s, metering goes on.\n", span(time.Duration(r.GetPauseNs())), hostNow(answer.GetWrites()))
 	case mode == qunerv1.Mode_MODE_OFF:
-		a.out.printf("Paused until qunerctl resume: the host is as it was found, metering goes on.\n")
+		a.out.printf("Paused until qunerctl resume: %s, metering goes on.\n", hostNow(answer.GetWrites()))
 	case mode == qunerv1.Mode_MODE_AUTO:
 		a.out.printf("The profile is chosen automatically.\n")
 	default:
@@ -125,19 +125,44 @@ func (a *app) setMode(ctx context.Context, r *qunerv1.SetModeRequest) error {
 	return nil
 }
 
-// written tells what was moved, or what would be.
+// written tells what was moved, or what would be, and what was looked at and left.
 func (a *app) written(writes []*qunerv1.Write, dryRun bool) {
+	moved, left := split(writes)
 	switch {
-	case dryRun && len(writes) == 0:
+	case dryRun && len(moved) == 0:
 		a.out.printf("Dry run: there is nothing to write.\n")
 	case dryRun:
-		a.out.printf("Dry run: %s, none was made.\n", plural(len(writes), "write"))
-	case len(writes) == 0:
+		a.out.printf("Dry run: %s, none was made.\n", plural(len(moved), "write"))
+	case len(moved) == 0:
 		a.out.printf("Nothing had to be moved.\n")
 	default:
-		a.out.printf("%s moved:\n", plural(len(writes), "lever"))
+		a.out.printf("%s moved:\n", plural(len(moved), "lever"))
 	}
-	a.writes(writes)
+	a.writes(moved)
+	if len(left) > 0 {
+		a.out.printf("%s left as it is:\n", plural(len(left), "lever"))
+		a.writes(left)
+	}
+}
+
+// split tells writes that move a lever from remarks on one that was left.
+func split(writes []*qunerv1.Write) (moved, left []*qunerv1.Write) {
+	for _, w := range writes {
+		if w.GetFrom() == w.GetTo() {
+			left = append(left, w)
+		} else {
+			moved = append(moved, w)
+		}
+	}
+	return moved, left
+}
+
+// hostNow says how the host is after a pause: a lever that was left, such as that of a device that sleeps, is not back.
+func hostNow(writes []*qunerv1.Write) string {
+	if _, left := split(writes); len(left) > 0 {
+		return "the host is as it was found but for what is left below"
+	}
+	return "the host is as it was found"
 }
 
 func quoteOrNothing(args []string) string {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/qunerd/quner/internal/config"
+	"github.com/qunerd/quner/internal/daemon"
 	"github.com/qunerd/quner/internal/host"
 	"github.com/qunerd/quner/internal/host/hostsim"
 	"github.com/qunerd/quner/internal/levers"
@@ -52,6 +53,9 @@ func restore(ctx context.Context, out, log io.Writer, force, dryRun bool) error 
 			act = bank.PlanRestore
 		}
 		done, err := act(ctx, force)
+		if !dryRun {
+			err = errors.Join(err, record(h, log, "qunerd restore", done.Writes))
+		}
 		for _, w := range done.Writes {
 			fmt.Fprintf(out, "%s: %s -> %s %s\n", w.Lever, w.From, w.To, w.Unit)
 		}
@@ -63,6 +67,11 @@ func restore(ctx context.Context, out, log io.Writer, force, dryRun bool) error 
 		}
 		return err
 	})
+}
+
+// record books what a command without a daemon has written.
+func record(h *host.Host, log io.Writer, call string, writes []levers.Write) error {
+	return daemon.Record(h.Var, newLog(log, slog.LevelWarn, false), uint32(os.Getuid()), call, writes) //nolint:gosec // a uid
 }
 
 // withBank runs f on the levers of a machine that no daemon runs on: it takes the daemon's lock, and opens boards and

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"github.com/qunerd/quner/internal/daemon"
 	"github.com/qunerd/quner/internal/levers"
 )
 
@@ -39,7 +41,13 @@ func selftest(ctx context.Context, out, log io.Writer, dryRun, asJSON bool) erro
 	}
 	return withBank(ctx, h, log, func(bank *levers.Bank) error {
 		// No point is in force without a daemon: the way back is the host as found, also for what a dead one has left.
+		if err := daemon.LeaveOthers(h, bank, newLog(log, slog.LevelWarn, false)); err != nil {
+			return err
+		}
 		tests, err := bank.Selftest(ctx, nil, dryRun)
+		if !dryRun {
+			err = errors.Join(err, record(h, log, "qunerd selftest", movesOf(tests)))
+		}
 		if err := errors.Join(err, showTests(out, tests, asJSON)); err != nil {
 			return err
 		}
@@ -54,6 +62,17 @@ func selftest(ctx context.Context, out, log io.Writer, dryRun, asJSON bool) erro
 		}
 		return nil
 	})
+}
+
+// movesOf are the moves of a self-test, for the history.
+func movesOf(tests []levers.Test) []levers.Write {
+	var writes []levers.Write
+	for _, t := range tests {
+		if t.To != "" {
+			writes = append(writes, levers.Write{Lever: t.Lever, From: t.From, To: t.To, Unit: t.Unit, Note: string(t.Verdict)})
+		}
+	}
+	return writes
 }
 
 func showTests(out io.Writer, tests []levers.Test, asJSON bool) error {

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 
 	"github.com/qunerd/quner/internal/doctor"
@@ -103,4 +104,17 @@ func (d *Daemon) Doctor(ctx context.Context) (doctor.Report, error) {
 		return nil
 	})
 	return report, err
+}
+
+// LeaveOthers leaves to others, for a command that runs with no daemon, the levers that a daemon would leave to them: by
+// the owner's decision, or because another power daemon runs.
+func LeaveOthers(h *host.Host, bank *levers.Bank, log *slog.Logger) error {
+	s := &state{bank: bank, modes: profiles.NewModeStore(h.Var, log), rivals: newRivals(h)}
+	if _, err := s.modes.Load(); err != nil {
+		return fmt.Errorf("owners of levers: %w", err)
+	}
+	s.recallOwners()
+	s.rivals.now = s.rivals.watch.Look()
+	s.share()
+	return nil
 }

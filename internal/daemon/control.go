@@ -93,7 +93,7 @@ func (d *Daemon) planMode(ctx context.Context, s *state, next profiles.ModeState
 	out.Profile, out.Source, out.Mode = s.profile, source, next
 	s.mode, s.profile = mode, profile
 	var err error
-	out.Writes, err = s.bank.Plan(ctx, point)
+	out.Writes, err = s.bank.Plan(ctx, s.present(point, d.log))
 	return err
 }
 

@@ -172,3 +172,17 @@ func (d *Daemon) Selftest(ctx context.Context, c Caller, dryRun bool) ([]levers.
 	})
 	return tests, err
 }
+
+// Record books writes that a command has made with no daemon. The command holds the daemon's lock.
+func Record(dir host.Dir, log *slog.Logger, uid uint32, call string, writes []levers.Write) error {
+	if len(writes) == 0 {
+		return nil
+	}
+	h, err := openHistory(dir, log)
+	if err != nil {
+		return err
+	}
+	s := &state{history: h}
+	s.rememberWrites(author{call: call, uid: uid}, writes)
+	return h.save()
+}

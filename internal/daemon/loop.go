@@ -127,11 +127,37 @@ func (s *state) found(ctx context.Context) map[string]levers.Value {
 // apply brings the point that mode and profile call for into force.
 func (d *Daemon) apply(ctx context.Context, s *state, a author) ([]levers.Write, error) {
 	point, source := d.target(ctx, s)
-	writes, err := d.move(ctx, s, point, a)
-	if err == nil && d.opts.Observe == "" {
+	writes, err := d.move(ctx, s, s.present(point, d.log), a)
+	// A point that is only partly reached is in force as far as it is, which the status says; the host is as found only
+	// when all of it is.
+	if d.opts.Observe == "" && (err == nil || source != PointFound) {
 		s.source = source
 	}
 	return writes, err
+}
+
+// present is the point without the levers that are not on this host: a CPU that is offline, a board that was taken out.
+// The status says which they are.
+func (s *state) present(p levers.Point, log *slog.Logger) levers.Point {
+	known := map[string]bool{}
+	for _, l := range s.bank.Levers() {
+		known[l.Name()] = true
+	}
+	var here levers.Point
+	var gone []string
+	for _, set := range p {
+		if known[set.Lever] {
+			here = append(here, set)
+		} else {
+			gone = append(gone, set.Lever)
+		}
+	}
+	var err error
+	if len(gone) > 0 {
+		err = fmt.Errorf("the operating point names what is not here: %s", strings.Join(gone, ", "))
+	}
+	s.told(log, "point", err)
+	return here
 }
 
 // move is the only way the daemon moves levers: through the bank, which logs each write, and told to the meter

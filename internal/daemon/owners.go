@@ -62,6 +62,9 @@ func (s *state) named(name string) ([]string, error) {
 			names = append(names, l.Name())
 		}
 	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("%q: %w: there is none at all", name, ErrNoLever)
+	}
 	if len(names) == 0 {
 		return nil, fmt.Errorf("%q: %w: allowed are %s, or a kind", name, ErrNoLever, strings.Join(all, ", "))
 	}

@@ -180,7 +180,8 @@ func TestAYieldIsSaidUntilItEnds(t *testing.T) {
 	m.apply(b, tuned)
 	m.setGovernor(0, "performance")
 	m.apply(b, tuned)
-	want := Left{policy0, `someone else has set "performance"; it was found as "schedutil"; --force puts it back`, false}
+	file := m.host.Sys.File("devices/system/cpu/cpufreq/policy0/scaling_governor")
+	want := Left{policy0, `someone else has set "performance"; it was found as "schedutil"; to put it back: echo 'schedutil' > ` + file, false}
 	for range 2 {
 		m.changed()
 		plan, err := b.PlanRestore(t.Context(), false)

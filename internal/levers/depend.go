@@ -57,7 +57,7 @@ func (b *Bank) depend(ctx context.Context, p Point, all []step, in intent) (step
 		case d.impliedBy(now) && d.impliedBy(then):
 			b.stayImplied(&s, master, then, wanted)
 		case d.impliedBy(now):
-			late = append(late, b.predict(ctx, s, in))
+			late = append(late, b.predict(ctx, p, s, in))
 			continue
 		case d.impliedBy(then):
 			s = b.planCaught(ctx, s, master, in)
@@ -129,7 +129,7 @@ func (b *Bank) stayImplied(s *step, master step, then Value, wanted bool) {
 	}
 }
 
-func impliedNote(master Value) string { return fmt.Sprintf("left: implied by the governor %q", master) }
+func impliedNote(master Value) string { return fmt.Sprintf("implied by the governor %q", master) }
 
 // imply makes the step one that leaves its lever to the master.
 func (s *step) imply(master Value) {
@@ -138,13 +138,19 @@ func (s *step) imply(master Value) {
 }
 
 // predict is the step of a lever whose master will have let go of it. What it reads now is not someone else's choice.
-func (b *Bank) predict(ctx context.Context, s step, in intent) step {
+func (b *Bank) predict(ctx context.Context, p Point, s step, in intent) step {
 	e := b.journal.find(s.name)
 	if e == nil || s.move != toOther {
 		return s
 	}
 	in.behind = true
-	return b.planBack(ctx, *e, in)
+	if _, wanted := p.Value(s.name); !wanted {
+		return b.planBack(ctx, *e, in)
+	}
+	was := e.Ours
+	e.Ours = append(slices.Clone(was), s.from)
+	defer func() { e.Ours = was }()
+	return b.planOne(ctx, p, s.name, in)
 }
 
 // replan looks at the levers of late steps again, once their masters have been moved. What is read of one that is held is
@@ -174,7 +180,7 @@ func (s *step) excuse() bool {
 	case host.Suspended:
 		s.wait()
 	case host.ImpliedByOther:
-		s.note, s.err, s.stays, s.implied = "left: "+s.err.Error(), nil, true, true
+		s.note, s.err, s.stays, s.implied = s.err.Error(), nil, true, true
 	default:
 		return false
 	}

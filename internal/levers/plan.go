@@ -185,7 +185,7 @@ func (b *Bank) stillOurs(l Lever, e entry, now Value) bool {
 
 // leave makes the step one that leaves a lever to who has moved it.
 func leave(s step, e entry) step {
-	s.move, s.to, s.left = toOther, s.from, leftNote(s.from, e.Original, e.Unit)
+	s.move, s.to, s.left = toOther, s.from, leftNote(s.from, e)
 	s.note = fmt.Sprintf("yielded: someone else has set %q", s.from)
 	if n := len(e.Ours); n > 0 {
 		s.note += fmt.Sprintf(" where quner had %q", e.Ours[n-1])

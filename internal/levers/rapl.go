@@ -230,3 +230,11 @@ func inForce(states []State) {
 		}
 	}
 }
+
+// rebase keeps the upper end where what is found is no limit to go by: 0 is how the interface says that none is set.
+func (p *packageLimit) rebase(found Value) {
+	if n, err := strconv.ParseInt(string(found), 10, 64); err != nil || n < leastLimit && p.found >= leastLimit {
+		return
+	}
+	p.ranged.rebase(found)
+}

@@ -36,9 +36,18 @@ type Test struct {
 func (t Test) Failed() bool { return t.Verdict == Refused || t.Verdict == Stuck }
 
 // Selftest moves each lever a little, reads it back, and brings the point in force back, which it is given. The move goes
-// through the journal like any other, so that a crash in its midst is put back like any other. The error is the
-// context's or the journal's; what became of a lever is in its Test.
+// through the journal like any other, so that a crash in its midst is put back like any other. What an earlier process
+// has left away from the point is brought to it first, unless it is a dry run. The error is the context's or the
+// journal's; what became of a lever is in its Test.
 func (b *Bank) Selftest(ctx context.Context, inForce Point, dryRun bool) ([]Test, error) {
+	if b.frozen != nil && !dryRun {
+		return nil, b.frozen
+	}
+	if !dryRun {
+		if _, err := b.Apply(ctx, inForce); errors.Is(err, ErrJournal) {
+			return nil, err
+		}
+	}
 	var tests []Test
 	for _, s := range b.States(ctx) {
 		t := Test{Lever: s.Name, Kind: s.Kind, From: s.Value, Unit: s.Unit}
@@ -56,23 +65,24 @@ func (b *Bank) Selftest(ctx context.Context, inForce Point, dryRun bool) ([]Test
 		if err := context.Cause(ctx); err != nil {
 			return tests, err
 		}
-		if b.frozen != nil && !dryRun {
-			return tests, b.frozen
-		}
 	}
 	return tests, nil
 }
 
-// try is the move and the way back.
+// try is the move and the way back. The lever is kept for both, since a refusal may take it out of use.
 func (b *Bank) try(ctx context.Context, inForce Point, t *Test) {
+	l := b.lever(t.Lever)
+	if l == nil {
+		t.Verdict, t.Detail = Skipped, b.unknown(t.Lever).Error()
+		return
+	}
 	_, err := b.Apply(ctx, NewPoint(append(inForce[:len(inForce):len(inForce)], Setting{t.Lever, t.To})...))
-	moved, unread := b.lever(t.Lever).Get(ctx)
+	moved, unread := l.Get(ctx)
 	// The way back is gone whatever has become of the caller.
 	_, back := b.Apply(context.WithoutCancel(ctx), inForce)
-	now, lost := b.lever(t.Lever).Get(context.WithoutCancel(ctx))
-	same := b.lever(t.Lever).Same
+	now, lost := l.Get(context.WithoutCancel(ctx))
 	switch {
-	case lost != nil || !same(now, t.From):
+	case lost != nil || !l.Same(now, t.From):
 		t.Verdict, t.Detail = Stuck, fmt.Sprintf("reads %q, was %q", now, t.From)
 		if err := errors.Join(back, lost); err != nil {
 			t.Detail += ": " + err.Error()
@@ -83,7 +93,7 @@ func (b *Bank) try(ctx context.Context, inForce Point, t *Test) {
 		t.Verdict, t.Detail = Refused, err.Error()
 	case unread != nil:
 		t.Verdict, t.Detail = Refused, unread.Error()
-	case !same(moved, t.To):
+	case !l.Same(moved, t.To):
 		t.Verdict, t.Detail = Refused, fmt.Sprintf("wrote %q, reads %q", t.To, moved)
 	default:
 		t.Verdict = Moved

@@ -63,14 +63,19 @@ func (b *Bank) planYielded(ctx context.Context, name string, y yield, in intent)
 	case s.lever.Same(s.from, original):
 		s.move = toFree
 	default:
-		s.note = leftNote(s.from, original, y.entry.Unit)
+		s.note = leftNote(s.from, y.entry)
 	}
 	return s
 }
 
-// leftNote says of a lever that is not put back what it has, what it had, and how to get that back.
-func leftNote(now, original Value, unit string) string {
-	return fmt.Sprintf("someone else has set %s; it was found as %s; --force puts it back", quantity(now, unit), quantity(original, unit))
+// leftNote says of a lever that is not put back what it has, what it had, and the line for a shell that brings that back.
+// While this Bank lives, force does it too; the line holds with no Bank at all.
+func leftNote(now Value, e entry) string {
+	note := fmt.Sprintf("someone else has set %s; it was found as %s", quantity(now, e.Unit), quantity(e.Original, e.Unit))
+	if lines := linesOf(e); len(lines) == 1 {
+		note += "; to put it back: " + lines[0]
+	}
+	return note
 }
 
 func quantity(v Value, unit string) string { return strings.TrimSpace(fmt.Sprintf("%q %s", v, unit)) }
