@@ -140,7 +140,11 @@ func (a *app) written(writes []*qunerv1.Write, dryRun bool) {
 	}
 	a.writes(moved)
 	if len(left) > 0 {
-		a.out.printf("%s left as it is:\n", plural(len(left), "lever"))
+		as := "it is"
+		if len(left) > 1 {
+			as = "they are"
+		}
+		a.out.printf("%s left as %s:\n", plural(len(left), "lever"), as)
 		a.writes(left)
 	}
 }
