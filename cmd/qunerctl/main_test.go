@@ -129,6 +129,9 @@ func meanwhile(ts *testscript.TestScript, file, wantStatus string, args []string
 	ts.Check(err)
 	defer func() { _ = said.Close() }()
 	cmd.Stdout, cmd.Stderr = said, said
+	// In a session of its own: whoever runs the tests at a terminal has them all in its foreground, where meter leaves
+	// an interrupt to the terminal.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	ts.Check(cmd.Start())
 	ts.Defer(func() { _ = cmd.Process.Kill() })
 	waitFor(ts, file)

@@ -204,6 +204,7 @@ func (s *stage) start(ts *testscript.TestScript, name string, args []string) *pr
 	for _, name := range []string{"PATH", "HOME", "TMPDIR", "QUNER_SOCKET", "NOTIFY_SOCKET", "GORACE"} {
 		p.cmd.Env = append(p.cmd.Env, name+"="+ts.Getenv(name))
 	}
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no terminal of whoever runs the tests is theirs
 	ts.Check(p.cmd.Start())
 	s.jobs[name] = p
 	go func() {
