@@ -124,6 +124,9 @@ func New(ctx context.Context, h *host.Host, cfg config.Config, opts Options, log
 		s.degraded["gpu"] = err.Error()
 		log.Warn("GPU driver does not answer; its levers and counters are left out", "err", err)
 	}
+	if err := h.GPUs.Bad(); err != nil {
+		s.told(log, "boards", err)
+	}
 	bank, err := levers.Options{AllowRaise: cfg.AllowRaise}.OpenBank(ctx, h, log)
 	if err != nil && !errors.Is(err, levers.ErrJournal) {
 		return nil, err

@@ -197,3 +197,28 @@ func TestNoDriverIsAReasonNotAnError(t *testing.T) {
 		t.Errorf("a library without boards: why %v, %d open", gpus.Why(), empty.open)
 	}
 }
+
+// mute is a board that does not say who it is.
+type mute struct{ board }
+
+func (*mute) Info() (host.GPUInfo, error) { return host.GPUInfo{}, host.ErrLost }
+
+// halfLibrary lists a board that answers and one that does not.
+type halfLibrary struct{ library }
+
+func (halfLibrary) Devices() ([]host.Device, error) {
+	return []host.Device{&mute{}, &board{uuid: "GPU-a"}}, nil
+}
+
+func TestABoardThatIsLeftOutIsSaid(t *testing.T) {
+	gpus := host.NewGPUs(&halfLibrary{})
+	if err := gpus.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(gpus.All()) != 1 || !errors.Is(gpus.Bad(), host.ErrLost) {
+		t.Errorf("%d boards, left out because %v; want one, and one lost", len(gpus.All()), gpus.Bad())
+	}
+	if err := gpus.Close(); err != nil {
+		t.Error(err)
+	}
+}

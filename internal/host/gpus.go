@@ -23,6 +23,7 @@ type GPUs struct {
 	all     []*GPU
 	version string
 	why     error // why there is no board
+	bad     error // why there are fewer than the driver lists
 }
 
 // NewGPUs returns an owner for driver, not yet opened. driver may be nil: a host without GPUs. Its boards are taken to
@@ -114,7 +115,7 @@ func (g *GPUs) start(ctx context.Context) error {
 	}()
 	select {
 	case a := <-done:
-		g.all, g.version, g.why = a.value.boards, a.value.version, a.err
+		g.all, g.version, g.bad, g.why = a.value.boards, a.value.version, a.value.bad, a.err
 		g.open = a.err == nil
 	case <-ctx.Done():
 		// The initialising goroutine stays behind with the library; there is no way to end it, and a second one would
@@ -130,6 +131,7 @@ func (g *GPUs) start(ctx context.Context) error {
 type found struct {
 	boards  []*GPU
 	version string
+	bad     error // of boards that did not tell who they are, beside others that did
 }
 
 func find(driver Driver) (found, error) {
@@ -160,7 +162,7 @@ func find(driver Driver) (found, error) {
 	if len(all) == 0 {
 		return found{}, errors.Join(bad, driver.Shutdown())
 	}
-	return found{all, version}, nil
+	return found{all, version, bad}, nil
 }
 
 // All returns the boards found by Open, in the driver's order.
@@ -175,6 +177,13 @@ func (g *GPUs) Why() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.why
+}
+
+// Bad returns why some boards that the driver lists are left out, or nil where all are in.
+func (g *GPUs) Bad() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.bad
 }
 
 // Version returns the driver's version, or "" before Open or where it does not tell.
