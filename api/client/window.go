@@ -29,6 +29,7 @@ type OpenOptions struct {
 	Workload          string
 	Unit              string  // "token", "request"
 	HintJoulesPerUnit float64 // for an estimate when nothing can be measured
+	WaitEdge          bool    // open at the slowest counter's next step, at most one of its periods later
 }
 
 // CloseOptions say what a window's work was.
@@ -36,6 +37,7 @@ type CloseOptions struct {
 	Work           float64 // in the window's unit; 0: not told
 	Synced         bool    // GPU work was complete before the close
 	RequireSampled bool    // an error instead of a result that was not measured
+	WaitEdge       bool    // end at each counter's next step, at most one of its periods later
 }
 
 // Window is an interval whose energy is being measured. It is for one user at a time.
@@ -163,11 +165,12 @@ func openCommand(o OpenOptions) *qunerv1.SessionRequest {
 	return &qunerv1.SessionRequest{Command: &qunerv1.SessionRequest_Open{Open: &qunerv1.OpenWindow{
 		Name: cmp.Or(o.Name, "window"), Devices: o.Devices, IdleWatts: o.IdleWatts, IdleWattsUncertainty: o.IdleWattsPlus,
 		Weight: o.Weight, Workload: o.Workload, Unit: o.Unit, HintJoulesPerUnit: o.HintJoulesPerUnit,
+		WaitEdge: o.WaitEdge,
 	}}}
 }
 
 func closeCommand(id string, o CloseOptions) *qunerv1.SessionRequest {
 	return &qunerv1.SessionRequest{Command: &qunerv1.SessionRequest_Close{Close: &qunerv1.CloseWindow{
-		Id: id, Work: o.Work, Synced: o.Synced, RequireSampled: o.RequireSampled,
+		Id: id, Work: o.Work, Synced: o.Synced, RequireSampled: o.RequireSampled, WaitEdge: o.WaitEdge,
 	}}}
 }

@@ -22,39 +22,43 @@ type Backend string
 
 // The backends of this host.
 const (
-	NVMLCounter Backend = "nvml_counter" // nvmlDeviceGetTotalEnergyConsumption
-	RAPL        Backend = "rapl"         // powercap energy_uj
-	NoBackend   Backend = "none"
+	NVMLCounter  Backend = "nvml_counter"  // nvmlDeviceGetTotalEnergyConsumption
+	HwmonCounter Backend = "hwmon_counter" // hwmon energyN_input
+	PowerSampler Backend = "power_sampler" // a power sensor's samples, integrated
+	RAPL         Backend = "rapl"          // powercap energy_uj
+	NoBackend    Backend = "none"
 )
 
 // Reasons of a figure, as they are on the wire.
 const (
-	ReasonShortWindow  = "short_window"  // shorter than what the counter can tell apart
-	ReasonReset        = "reset"         // the counter started anew
-	ReasonBackward     = "backward"      // the counter fell to a value it cannot have
-	ReasonJump         = "jump"          // the counter rose by more than the device can draw
-	ReasonGap          = "gap"           // part of the window has no reading
-	ReasonAmbiguous    = "ambiguous"     // the counter may have wrapped once more: the figure is a lower bound
-	ReasonMirrored     = "mirrored"      // a die repeats another die's counter and is left out
-	ReasonFrozen       = "frozen"        // the counter does not move
-	ReasonPermission   = "permission"    // the daemon may not read the counter
-	ReasonNoPowercap   = "no_powercap"   // the host has no CPU energy counter
-	ReasonNoGPU        = "no_gpu"        // the host has no GPU that tells its energy
-	ReasonNoCounter    = "no_counter"    // the device has no energy counter
-	ReasonUnreadable   = "unreadable"    // the counter is there and reading it fails
-	ReasonSleeping     = "sleeping"      // the device sleeps and is not woken
-	ReasonLost         = "lost"          // the device is gone
-	ReasonHung         = "hung"          // a driver call has not come back
-	ReasonFloorNone    = "floor_none"    // no idle floor is known: the figure is gross
-	ReasonFloorCaller  = "floor_caller"  // the idle floor is the caller's word
-	ReasonPointChanged = "point_changed" // the operating point changed within the window
-	ReasonUnsynced     = "unsynced"      // GPU work may have been in flight at the close
-	ReasonShared       = "shared"        // other windows were open on a device
-	ReasonCoarse       = "coarse"        // CPU energy is told on the sampler's ticks only
-	ReasonOrphaned     = "orphaned"      // its owner went away
-	ReasonContained    = "contained"     // of a sensor: another counter contains it
-	ReasonTwin         = "twin"          // of a sensor: another interface to the same counter
-	ReasonPlatform     = "platform"      // of a sensor: the whole platform, reported apart
+	ReasonShortWindow  = "short_window"                 // shorter than what the counter can tell apart
+	ReasonReset        = "reset"                        // the counter started anew
+	ReasonBackward     = "backward"                     // the counter fell to a value it cannot have
+	ReasonJump         = "jump"                         // the counter rose by more than the device can draw
+	ReasonGap          = "gap"                          // part of the window has no reading
+	ReasonAmbiguous    = "ambiguous"                    // the counter may have wrapped once more: the figure is a lower bound
+	ReasonMirrored     = "mirrored"                     // a die repeats another die's counter and is left out
+	ReasonFrozen       = "frozen"                       // the counter does not move
+	ReasonPermission   = "permission"                   // the daemon may not read the counter
+	ReasonNoPowercap   = "no_powercap"                  // the host has no CPU energy counter
+	ReasonNoGPU        = "no_gpu"                       // the host has no GPU that tells its energy
+	ReasonNoCounter    = "no_counter"                   // the device has no energy counter
+	ReasonUnreadable   = "unreadable"                   // the counter is there and reading it fails
+	ReasonSleeping     = "sleeping"                     // the device sleeps and is not woken
+	ReasonLost         = "lost"                         // the device is gone
+	ReasonHung         = "hung"                         // a driver call has not come back
+	ReasonFloorNone    = "floor_none"                   // no idle floor is known: the figure is gross
+	ReasonFloorCaller  = "floor_caller"                 // the idle floor is the caller's word
+	ReasonPointChanged = "point_changed"                // the operating point changed within the window
+	ReasonUnsynced     = "unsynced"                     // GPU work may have been in flight at the close
+	ReasonShared       = "shared"                       // other windows were open on a device
+	ReasonCoarse       = "coarse"                       // CPU energy is told on the sampler's ticks only
+	ReasonOrphaned     = "orphaned"                     // its owner went away
+	ReasonDisagree     = "sources_disagree"             // counter and integrated power differ by more than 5 %: the interval covers both
+	ReasonAveraging    = "averaging_longer_than_window" // the power sensor tells a mean over more time than the window lasted
+	ReasonContained    = "contained"                    // of a sensor: another counter contains it
+	ReasonTwin         = "twin"                         // of a sensor: another interface to the same counter
+	ReasonPlatform     = "platform"                     // of a sensor: the whole platform, reported apart
 )
 
 // Errors a caller branches on.
@@ -68,10 +72,13 @@ var (
 
 // Options are the meter's limits; a zero field means its default.
 type Options struct {
-	MaxWindows  int           // open at once; 4096
-	MaxPerOwner int           // open at once of one uid; 1024
-	MaxStages   int           // of one window; 1024
-	Heartbeat   time.Duration // between reads while a window is open; 1 s
+	MaxWindows  int // open at once; 4096
+	MaxPerOwner int // open at once of one uid; 1024
+	MaxStages   int // of one window; 1024
+	// Plain leaves the edges of windows where the counter's readings are instead of carrying them to its steps. It is
+	// there to be compared with.
+	Plain     bool
+	Heartbeat time.Duration // between reads while a window is open; 1 s
 }
 
 func (o Options) withDefaults() Options {
@@ -111,6 +118,10 @@ type OpenRequest struct {
 	Workload             string             // a label, or empty
 	Unit                 string             // of the work: "token"; a label, or empty
 	HintJoulesPerUnit    float64            // for an estimate when nothing can be measured; 0: none
+
+	// WaitEdge: Open returns at the next step of the slowest counter the window charges exactly (at most one of its
+	// periods later), and the window begins there.
+	WaitEdge bool
 }
 
 // CloseRequest ends a window.
@@ -118,6 +129,7 @@ type CloseRequest struct {
 	Work           float64 // in the window's unit; 0 when not told
 	Synced         bool    // the caller's GPU work was complete before it asked
 	RequireSampled bool    // a figure that is not Sampled makes Close return ErrNotSampled beside it
+	WaitEdge       bool    // the window ends, on each device, at the counter's next step, at most one period later
 }
 
 // Result is what a window cost.
@@ -163,7 +175,8 @@ type DeviceEnergy struct {
 	HalfWidth unit.Energy // 95 %
 	Gross     unit.Energy // the window's share of Total
 	Floor     unit.Energy
-	FloorFrom string // "none" or "caller"
+	FloorFrom string        // "none" or "caller"
+	Duration  time.Duration // the stretch the figure is of: from edge to edge
 	Coverage  float64
 	MaxGap    time.Duration
 	Reasons   []string
@@ -178,7 +191,9 @@ type Terms struct {
 	Edges unit.Energy // what the counter's step hides at both ends, and the time without a reading
 	Floor unit.Energy // the floor's uncertainty over the window
 	Clock unit.Energy // between asking for a reading and getting it
-	Gain  unit.Energy // the counter's systematic error. 0: assumed, not known
+	Gain  unit.Energy // the sensor's systematic error, as GainFrom says
+	// GainFrom is "assumed" where nobody has told how true the sensor's scale is, or "documented".
+	GainFrom string
 }
 
 // Stage is a part of a window between marks. Energy is above idle on the devices that have a floor. The window's total is

@@ -15,11 +15,12 @@ func openIn(o *qunerv1.OpenWindow, c caller) meter.OpenRequest {
 		Name: o.GetName(), Devices: o.GetDevices(),
 		IdleWatts: o.GetIdleWatts(), IdleWattsUncertainty: o.GetIdleWattsUncertainty(), Weight: o.GetWeight(),
 		Workload: o.GetWorkload(), Unit: o.GetUnit(), HintJoulesPerUnit: o.GetHintJoulesPerUnit(),
+		WaitEdge: o.GetWaitEdge(),
 	}
 }
 
 func closeIn(c *qunerv1.CloseWindow) meter.CloseRequest {
-	return meter.CloseRequest{Work: c.GetWork(), Synced: c.GetSynced(), RequireSampled: c.GetRequireSampled()}
+	return meter.CloseRequest{Work: c.GetWork(), Synced: c.GetSynced(), RequireSampled: c.GetRequireSampled(), WaitEdge: c.GetWaitEdge()}
 }
 
 func methodOut(m meter.Method) qunerv1.Method {
@@ -62,11 +63,12 @@ func deviceOut(d meter.DeviceEnergy) *qunerv1.DeviceEnergy {
 		Device: d.Device, Label: d.Label, Backend: string(d.Backend), Method: methodOut(d.Method),
 		EnergyUj: joules(d.Energy), HalfWidthUj: joules(d.HalfWidth), GrossUj: joules(d.Gross), FloorUj: joules(d.Floor),
 		Floor: d.FloorFrom, Coverage: d.Coverage, MaxGapNs: int64(d.MaxGap), Reasons: d.Reasons,
-		DeviceTotalUj: joules(d.Total),
+		DeviceTotalUj: joules(d.Total), DurationNs: int64(d.Duration),
 	}
 	if !unseen(d) {
 		out.Terms = &qunerv1.Terms{
 			EdgesUj: int64(d.Terms.Edges), FloorUj: int64(d.Terms.Floor), ClockUj: int64(d.Terms.Clock), GainUj: int64(d.Terms.Gain),
+			GainFrom: d.Terms.GainFrom,
 		}
 	}
 	return out

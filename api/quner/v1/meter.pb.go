@@ -366,8 +366,10 @@ type OpenWindow struct {
 	Workload             string                 `protobuf:"bytes,6,opt,name=workload,proto3" json:"workload,omitempty"`
 	Unit                 string                 `protobuf:"bytes,7,opt,name=unit,proto3" json:"unit,omitempty"`                                                          // "token", "request"
 	HintJoulesPerUnit    float64                `protobuf:"fixed64,8,opt,name=hint_joules_per_unit,json=hintJoulesPerUnit,proto3" json:"hint_joules_per_unit,omitempty"` // for an estimate when nothing can be measured
-	unknownFields        protoimpl.UnknownFields
-	sizeCache            protoimpl.SizeCache
+	// The answer comes at the next step of the slowest counter that the window charges exactly, and the window begins there.
+	WaitEdge      bool `protobuf:"varint,9,opt,name=wait_edge,json=waitEdge,proto3" json:"wait_edge,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OpenWindow) Reset() {
@@ -454,6 +456,13 @@ func (x *OpenWindow) GetHintJoulesPerUnit() float64 {
 		return x.HintJoulesPerUnit
 	}
 	return 0
+}
+
+func (x *OpenWindow) GetWaitEdge() bool {
+	if x != nil {
+		return x.WaitEdge
+	}
+	return false
 }
 
 type WindowOpened struct {
@@ -612,8 +621,10 @@ type CloseWindow struct {
 	Work           float64                `protobuf:"fixed64,2,opt,name=work,proto3" json:"work,omitempty"`                                          // amount of work done, in the window's unit; 0 when not told
 	Synced         bool                   `protobuf:"varint,3,opt,name=synced,proto3" json:"synced,omitempty"`                                       // the caller's GPU work was complete before it asked
 	RequireSampled bool                   `protobuf:"varint,4,opt,name=require_sampled,json=requireSampled,proto3" json:"require_sampled,omitempty"` // refuse with FailedPrecondition instead of degrading
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The window ends, on each device, at its counter's next step: at most one of the counter's periods later.
+	WaitEdge      bool `protobuf:"varint,5,opt,name=wait_edge,json=waitEdge,proto3" json:"wait_edge,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CloseWindow) Reset() {
@@ -670,6 +681,13 @@ func (x *CloseWindow) GetSynced() bool {
 func (x *CloseWindow) GetRequireSampled() bool {
 	if x != nil {
 		return x.RequireSampled
+	}
+	return false
+}
+
+func (x *CloseWindow) GetWaitEdge() bool {
+	if x != nil {
+		return x.WaitEdge
 	}
 	return false
 }
@@ -921,6 +939,7 @@ type DeviceEnergy struct {
 	Reasons       []string               `protobuf:"bytes,12,rep,name=reasons,proto3" json:"reasons,omitempty"`
 	Terms         *Terms                 `protobuf:"bytes,13,opt,name=terms,proto3" json:"terms,omitempty"`
 	DeviceTotalUj *int64                 `protobuf:"varint,14,opt,name=device_total_uj,json=deviceTotalUj,proto3,oneof" json:"device_total_uj,omitempty"` // the device's own total over the window, whoever caused it
+	DurationNs    int64                  `protobuf:"varint,15,opt,name=duration_ns,json=durationNs,proto3" json:"duration_ns,omitempty"`                  // the stretch the figure is of, from edge to edge
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1053,13 +1072,21 @@ func (x *DeviceEnergy) GetDeviceTotalUj() int64 {
 	return 0
 }
 
+func (x *DeviceEnergy) GetDurationNs() int64 {
+	if x != nil {
+		return x.DurationNs
+	}
+	return 0
+}
+
 // Terms are the parts of a 95 % half-width, kept apart.
 type Terms struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	EdgesUj       int64                  `protobuf:"varint,1,opt,name=edges_uj,json=edgesUj,proto3" json:"edges_uj,omitempty"`
 	FloorUj       int64                  `protobuf:"varint,2,opt,name=floor_uj,json=floorUj,proto3" json:"floor_uj,omitempty"`
 	ClockUj       int64                  `protobuf:"varint,3,opt,name=clock_uj,json=clockUj,proto3" json:"clock_uj,omitempty"`
-	GainUj        int64                  `protobuf:"varint,4,opt,name=gain_uj,json=gainUj,proto3" json:"gain_uj,omitempty"`
+	GainUj        int64                  `protobuf:"varint,4,opt,name=gain_uj,json=gainUj,proto3" json:"gain_uj,omitempty"`      // the sensor's systematic error
+	GainFrom      string                 `protobuf:"bytes,5,opt,name=gain_from,json=gainFrom,proto3" json:"gain_from,omitempty"` // "assumed" or "documented"
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1120,6 +1147,13 @@ func (x *Terms) GetGainUj() int64 {
 		return x.GainUj
 	}
 	return 0
+}
+
+func (x *Terms) GetGainFrom() string {
+	if x != nil {
+		return x.GainFrom
+	}
+	return ""
 }
 
 // Stage is a part of a window between marks.
@@ -1211,7 +1245,7 @@ const file_quner_v1_meter_proto_rawDesc = "" +
 	"\x05event\"<\n" +
 	"\fCommandError\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\rR\x04code\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage\"\xe4\x03\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\"\x81\x04\n" +
 	"\n" +
 	"OpenWindow\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
@@ -1222,7 +1256,8 @@ const file_quner_v1_meter_proto_rawDesc = "" +
 	"\x06weight\x18\x05 \x01(\x01R\x06weight\x12\x1a\n" +
 	"\bworkload\x18\x06 \x01(\tR\bworkload\x12\x12\n" +
 	"\x04unit\x18\a \x01(\tR\x04unit\x12/\n" +
-	"\x14hint_joules_per_unit\x18\b \x01(\x01R\x11hintJoulesPerUnit\x1a<\n" +
+	"\x14hint_joules_per_unit\x18\b \x01(\x01R\x11hintJoulesPerUnit\x12\x1b\n" +
+	"\twait_edge\x18\t \x01(\bR\bwaitEdge\x1a<\n" +
 	"\x0eIdleWattsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\x1aG\n" +
@@ -1237,12 +1272,13 @@ const file_quner_v1_meter_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"5\n" +
 	"\fWindowMarked\x12%\n" +
-	"\x05stage\x18\x01 \x01(\v2\x0f.quner.v1.StageR\x05stage\"r\n" +
+	"\x05stage\x18\x01 \x01(\v2\x0f.quner.v1.StageR\x05stage\"\x8f\x01\n" +
 	"\vCloseWindow\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04work\x18\x02 \x01(\x01R\x04work\x12\x16\n" +
 	"\x06synced\x18\x03 \x01(\bR\x06synced\x12'\n" +
-	"\x0frequire_sampled\x18\x04 \x01(\bR\x0erequireSampled\"\xbc\a\n" +
+	"\x0frequire_sampled\x18\x04 \x01(\bR\x0erequireSampled\x12\x1b\n" +
+	"\twait_edge\x18\x05 \x01(\bR\bwaitEdge\"\xbc\a\n" +
 	"\fWindowResult\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1a\n" +
@@ -1281,7 +1317,7 @@ const file_quner_v1_meter_proto_rawDesc = "" +
 	"\t_floor_ujB\x12\n" +
 	"\x10_joules_per_unitB\x1d\n" +
 	"\x1b_joules_per_unit_half_widthB\x0e\n" +
-	"\f_platform_uj\"\x97\x04\n" +
+	"\f_platform_uj\"\xb8\x04\n" +
 	"\fDeviceEnergy\x12\x16\n" +
 	"\x06device\x18\x01 \x01(\tR\x06device\x12\x14\n" +
 	"\x05label\x18\x02 \x01(\tR\x05label\x12\x18\n" +
@@ -1298,18 +1334,21 @@ const file_quner_v1_meter_proto_rawDesc = "" +
 	"max_gap_ns\x18\v \x01(\x03R\bmaxGapNs\x12\x18\n" +
 	"\areasons\x18\f \x03(\tR\areasons\x12%\n" +
 	"\x05terms\x18\r \x01(\v2\x0f.quner.v1.TermsR\x05terms\x12+\n" +
-	"\x0fdevice_total_uj\x18\x0e \x01(\x03H\x04R\rdeviceTotalUj\x88\x01\x01B\f\n" +
+	"\x0fdevice_total_uj\x18\x0e \x01(\x03H\x04R\rdeviceTotalUj\x88\x01\x01\x12\x1f\n" +
+	"\vduration_ns\x18\x0f \x01(\x03R\n" +
+	"durationNsB\f\n" +
 	"\n" +
 	"_energy_ujB\x10\n" +
 	"\x0e_half_width_ujB\v\n" +
 	"\t_gross_ujB\v\n" +
 	"\t_floor_ujB\x12\n" +
-	"\x10_device_total_uj\"q\n" +
+	"\x10_device_total_uj\"\x8e\x01\n" +
 	"\x05Terms\x12\x19\n" +
 	"\bedges_uj\x18\x01 \x01(\x03R\aedgesUj\x12\x19\n" +
 	"\bfloor_uj\x18\x02 \x01(\x03R\afloorUj\x12\x19\n" +
 	"\bclock_uj\x18\x03 \x01(\x03R\aclockUj\x12\x17\n" +
-	"\again_uj\x18\x04 \x01(\x03R\x06gainUj\"\x99\x01\n" +
+	"\again_uj\x18\x04 \x01(\x03R\x06gainUj\x12\x1b\n" +
+	"\tgain_from\x18\x05 \x01(\tR\bgainFrom\"\x99\x01\n" +
 	"\x05Stage\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
 	"\vduration_ns\x18\x02 \x01(\x03R\n" +
