@@ -73,8 +73,8 @@ func (a *app) uninstallCmd() *cobra.Command {
 		Short: "Put the machine back and remove what install has put there",
 		Long: `Stop the daemon, which puts the machine back as it was found, and remove exactly what install
 has put there. What the machine has learned (tuned points, floors, mode, history) stays for
-another time, unless --purge. A configuration that you have changed stays too. If the machine
-cannot be put back, nothing is removed.`,
+another time, unless --purge, and so does a configuration that you have changed. One that was there
+before quner stays in any case. If the machine cannot be put back, nothing is removed.`,
 		Example: "  sudo qunerctl uninstall --dry-run\n  sudo qunerctl uninstall --purge",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

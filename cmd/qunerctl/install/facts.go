@@ -35,6 +35,7 @@ type Facts struct {
 	group    string // may use the admin socket
 	files    []file
 	manifest *Manifest
+	kept     *kept // what an uninstallation has left
 	present  map[string]presence
 	hasGroup bool // the group quner
 	units    map[string]unitState
@@ -94,6 +95,7 @@ func Look(ctx context.Context, m *Machine, w Wish) (*Facts, error) {
 	if f.manifest, err = m.manifest(); err != nil {
 		return nil, err
 	}
+	f.kept = m.kept()
 	f.bin = binDir(w.Path)
 	if f.manifest != nil {
 		f.bin, f.group = f.manifest.Bin, f.manifest.AdminGroup
@@ -173,7 +175,7 @@ func (f *Facts) lookAround(m *Machine) error {
 	for _, u := range bootLinks() {
 		paths = append(append(paths, u.path), parents(u.path)...)
 	}
-	paths = append(append(append(paths, StateDir, primeFile), socketDirs()...), parents(StateDir)...)
+	paths = append(append(append(paths, StateDir, primeFile, keptFile), socketDirs()...), parents(StateDir)...)
 	for _, p := range paths {
 		if _, known := f.present[p]; known {
 			continue

@@ -101,7 +101,7 @@ func (f *Facts) mayInstall() error {
 // mayWrite refuses to write over what the installation has not put there.
 func (f *Facts) mayWrite(want file) error {
 	there := f.present[want.Path]
-	entry, listed := f.manifest.entry(want.Path)
+	entry, listed := f.entry(want.Path)
 	switch {
 	case !there.there, there.sum == want.sum, listed && entry.wrote(there.sum):
 		return nil
@@ -117,7 +117,7 @@ func (f *Facts) mayWrite(want file) error {
 
 func (f *Facts) keepsConfig() bool {
 	there := f.present[systemd.Config]
-	entry, _ := f.manifest.entry(systemd.Config)
+	entry, _ := f.entry(systemd.Config)
 	return there.there && !entry.wrote(there.sum)
 }
 
@@ -140,6 +140,9 @@ func (f *Facts) compare() *comparison {
 		c.changed = !f.manifest.Complete || f.manifest.Version != f.wish.Version || f.manifest.AdminGroup != f.group
 	} else {
 		c.changed = true
+		if _, ours := f.entry(systemd.Config); ours {
+			c.manifest.Dirs = slices.Clone(f.kept.Dirs)
+		}
 	}
 	if f.live && !f.hasGroup {
 		c.manifest.MadeGroup, c.changed = true, true
@@ -186,7 +189,7 @@ func (f *Facts) wantDir(c *comparison, dir string, made map[string]bool) {
 // wantFile decides about one file, and enters it into the manifest.
 func (f *Facts) wantFile(c *comparison, want file) {
 	there := f.present[want.Path]
-	entry, listed := f.manifest.entry(want.Path)
+	entry, listed := f.entry(want.Path)
 	now := Entry{Path: want.Path, SHA256: want.sum, Found: entry.Found}
 	differs := listed && (entry.SHA256 != want.sum || entry.Was != "")
 	switch {

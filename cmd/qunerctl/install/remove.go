@@ -17,6 +17,8 @@ func Uninstall(f *Facts) (Plan, error) {
 		r := &Refusal{"there is no installation by qunerctl here (no " + manifestFile + ")", "nothing is to be done; a package is removed by its package manager"}
 		if at := f.units[systemd.Service].fragment; at != "" {
 			r = &Refusal{"quner is installed by a package (" + at + ")", "sudo apt remove quner, or sudo dnf remove quner"}
+		} else if _, left := f.entry(systemd.Config); left && f.wish.Purge {
+			r.Remedy = "for what an uninstallation has left: sudo rm -r " + systemd.Config + " " + StateDir
 		}
 		return nil, r
 	}
@@ -97,6 +99,7 @@ func (f *Facts) removeState() Plan {
 	if f.wish.Purge {
 		p = append(p, &remove{path: StateDir, why: "points, floors, mode, history", all: true})
 	} else {
+		p = append(p, f.keptSteps()...)
 		p = append(p, &note{what: StateDir, why: "points, floors, mode and history stay; --purge removes them"},
 			&remove{path: manifestFile}, &removeDir{path: StateDir})
 	}

@@ -54,8 +54,21 @@ inside() {
 	ok "uninstall --purge" qunerctl uninstall --purge --yes
 	hash -r
 	host_as_found
-	equal "what stays: the configuration, which was there before this installation" \
-		"/etc/quner /etc/quner/quner.toml" "$(more_than "$before" | paste -sd' ')"
+	equal "nothing stays: the configuration that was changed was quner's" "" "$(more_than "$before" | paste -sd' ')"
+
+	step "a configuration that a person had made before"
+	mkdir -m 755 /etc/quner
+	echo 'tick = "4s"' >/etc/quner/quner.toml
+	before=$(tree /etc /usr/local /var)
+	install_quner
+	sed -i 's/4s/3s/' /etc/quner/quner.toml
+	ok "uninstall" qunerctl uninstall --yes
+	hash -r
+	install_quner
+	ok "uninstall --purge" qunerctl uninstall --purge --yes
+	hash -r
+	sed -i 's/3s/4s/' /etc/quner/quner.toml
+	equal "it stays, and nothing else" "$before" "$(tree /etc /usr/local /var)"
 }
 
 # more_than TREE: the files that are there now and were not.
