@@ -103,8 +103,9 @@ type errand interface {
 	plan(*install.Facts) (install.Plan, error)
 	// ask says what a person should know first; question is empty if there is nothing to ask.
 	ask(a *app, f *install.Facts, w install.Wish) (question string)
-	words(live bool) (would, does, nothing string)
-	after(ctx context.Context, a *app)
+	// words speak of where the files go; place is empty for the machine itself.
+	words(f *install.Facts, place string) (would, does, nothing string)
+	after(ctx context.Context, a *app, place string)
 }
 
 // change looks, plans, asks and does.
@@ -116,7 +117,7 @@ func (a *app) change(ctx context.Context, f *installFlags, e errand) error {
 	f.wish.Version, f.wish.Path = version, os.Getenv("PATH")
 	m, err := install.Open(filepath.Clean(f.root), live, nil)
 	if err != nil {
-		return usagef("mkdir -p "+quote(f.root), "--root: %v", err)
+		return noTree(f.root, err)
 	}
 	defer func() { _ = m.Close() }()
 	facts, err := install.Look(ctx, m, f.wish)
@@ -127,7 +128,11 @@ func (a *app) change(ctx context.Context, f *installFlags, e errand) error {
 	if err != nil {
 		return a.installFailure(err)
 	}
-	would, does, nothing := e.words(live)
+	place := ""
+	if !live {
+		place = filepath.Clean(f.root)
+	}
+	would, does, nothing := e.words(facts, place)
 	switch {
 	case f.dryRun && a.json:
 		return a.installJSON(plan.Lines(), false)
@@ -144,11 +149,11 @@ func (a *app) change(ctx context.Context, f *installFlags, e errand) error {
 	if err := a.confirm(e.ask(a, facts, f.wish), f.yes); err != nil {
 		return err
 	}
-	return a.carryOut(ctx, m, plan, e, does, live)
+	return a.carryOut(ctx, m, plan, e, does, place)
 }
 
 // carryOut does a plan, tells each step, and shows what came of it.
-func (a *app) carryOut(ctx context.Context, m *install.Machine, plan install.Plan, e errand, does string, live bool) error {
+func (a *app) carryOut(ctx context.Context, m *install.Machine, plan install.Plan, e errand, does, place string) error {
 	var lines []install.Line
 	if !a.json {
 		a.out.printf("%s\n", does)
@@ -165,10 +170,17 @@ func (a *app) carryOut(ctx context.Context, m *install.Machine, plan install.Pla
 	if a.json {
 		return a.installJSON(lines, true)
 	}
-	if live {
-		e.after(ctx, a)
-	}
+	e.after(ctx, a, place)
 	return nil
+}
+
+// noTree is a --root that cannot be worked on.
+func noTree(root string, err error) error {
+	hint := "qunerctl install --help"
+	if errors.Is(err, fs.ErrNotExist) {
+		hint = "mkdir -p " + quote(root)
+	}
+	return usagef(hint, "--root: %v", err)
 }
 
 // mayChange refuses calls that cannot mean what they say.
@@ -257,12 +269,17 @@ type installing struct{}
 
 func (installing) plan(f *install.Facts) (install.Plan, error) { return install.Install(f) }
 
-func (installing) words(live bool) (would, does, nothing string) {
+func (installing) words(f *install.Facts, place string) (would, does, nothing string) {
 	nothing = "quner " + version + " is installed and runs; there is nothing to do."
-	if !live {
-		nothing = "quner " + version + " is in that tree; there is nothing to do."
+	what := "quner " + version
+	if old := f.Installed(); old != "" && old != version {
+		what += " in place of " + old
 	}
-	return "To install quner " + version + ":", "Installing quner " + version + ":", nothing
+	if place != "" {
+		nothing = "quner " + version + " is in " + place + "; there is nothing to do."
+		what += " in the tree " + place
+	}
+	return "To install " + what + ":", "Installing " + what + ":", nothing
 }
 
 // ask shows who else moves levers here, and that they are left to them.
@@ -295,12 +312,16 @@ func (installing) ask(a *app, f *install.Facts, _ install.Wish) string {
 }
 
 // after shows what the daemon found.
-func (installing) after(ctx context.Context, a *app) {
+func (installing) after(ctx context.Context, a *app, place string) {
+	if place != "" {
+		a.out.printf("quner is in %s, and starts when that system boots.\n", clean(place))
+		return
+	}
 	a.out.printf("The daemon is ready.\n\n")
 	if err := a.doctor(ctx); err != nil {
 		a.err.printf("%s %v\n", a.err.style(yellow, "!"), fmt.Errorf("doctor: %w", err))
 	}
-	a.out.printf("\nTo stop it for good: sudo systemctl disable --now qunerd.service qunerd.socket qunerd-admin.socket\nTo remove it:        sudo qunerctl uninstall\n")
+	a.out.printf("\nTo remove it:\n  %s\n", a.asRoot("uninstall"))
 }
 
 // uninstalling is the errand of uninstall.
@@ -308,8 +329,12 @@ type uninstalling struct{}
 
 func (uninstalling) plan(f *install.Facts) (install.Plan, error) { return install.Uninstall(f) }
 
-func (uninstalling) words(bool) (would, does, nothing string) {
-	return "To remove quner:", "Removing quner:", "quner is not installed; there is nothing to do."
+func (uninstalling) words(f *install.Facts, place string) (would, does, nothing string) {
+	what := strings.TrimSpace("quner " + f.Installed())
+	if place != "" {
+		what += " from the tree " + place
+	}
+	return "To remove " + what + ":", "Removing " + what + ":", "quner is not installed; there is nothing to do."
 }
 
 func (uninstalling) ask(_ *app, _ *install.Facts, w install.Wish) string {
@@ -319,6 +344,10 @@ func (uninstalling) ask(_ *app, _ *install.Facts, w install.Wish) string {
 	return ""
 }
 
-func (uninstalling) after(_ context.Context, a *app) {
+func (uninstalling) after(_ context.Context, a *app, place string) {
+	if place != "" {
+		a.out.printf("quner is removed from %s.\n", clean(place))
+		return
+	}
 	a.out.printf("quner is removed, and the machine is as it was found.\n")
 }

@@ -31,6 +31,7 @@ type Wish struct {
 type Facts struct {
 	wish     Wish
 	live     bool
+	root     string // where the machine's files are known here
 	bin      string
 	group    string // may use the admin socket
 	files    []file
@@ -70,6 +71,14 @@ type Rival struct {
 // Rivals are the other services that run, as the daemon's doctor knows them.
 func (f *Facts) Rivals() []Rival { return f.rivals }
 
+// Installed is the version that is installed; empty if none is.
+func (f *Facts) Installed() string {
+	if f.manifest == nil {
+		return ""
+	}
+	return f.manifest.Version
+}
+
 // Unseen is why it is not known which others run; nil if it is.
 func (f *Facts) Unseen() error { return f.unseen }
 
@@ -90,7 +99,7 @@ func programs() []string { return []string{"qunerctl", "qunerd"} }
 
 // Look finds out about a machine. It changes nothing.
 func Look(ctx context.Context, m *Machine, w Wish) (*Facts, error) {
-	f := &Facts{wish: w, live: m.Live, present: map[string]presence{}, units: map[string]unitState{}}
+	f := &Facts{wish: w, live: m.Live, root: m.root.Name(), present: map[string]presence{}, units: map[string]unitState{}}
 	var err error
 	if f.manifest, err = m.manifest(); err != nil {
 		return nil, err

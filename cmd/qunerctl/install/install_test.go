@@ -370,6 +370,20 @@ func TestStagedTree(t *testing.T) {
 	m.same(m.tree(), before, "after uninstalling")
 }
 
+// systemctl calls it an error where no unit has failed; that is how an installation ends as a rule, and no news.
+func TestUninstallForgetsFailuresWithoutANote(t *testing.T) {
+	m := newMachine(t)
+	m.install()
+	for _, u := range unitNames() {
+		m.fails["systemctl reset-failed "+u] = errors.New("exit status 1: Unit " + u + " not loaded.")
+	}
+	for _, l := range m.uninstall(true) {
+		if l.Do == "note" {
+			t.Errorf("a note: %v", l)
+		}
+	}
+}
+
 // A tree must not lead out of itself.
 func TestStagedTreeWithLinksOutOfIt(t *testing.T) {
 	m := newMachine(t)

@@ -14,7 +14,7 @@ const primeFile = StateDir + "/prime.json"
 // is a Refusal where there is nothing of the kind.
 func Uninstall(f *Facts) (Plan, error) {
 	if f.manifest == nil {
-		r := &Refusal{"there is no installation by qunerctl here (no " + manifestFile + ")", "nothing is to be done; a package is removed by its package manager"}
+		r := &Refusal{"there is no installation by qunerctl here (no " + path.Join(f.root, manifestFile) + ")", "nothing is to be done; a package is removed by its package manager"}
 		if at := f.units[systemd.Service].fragment; at != "" {
 			r = &Refusal{"quner is installed by a package (" + at + ")", "sudo apt remove quner, or sudo dnf remove quner"}
 		} else if _, left := f.entry(systemd.Config); left && f.wish.Purge {
@@ -38,8 +38,10 @@ func Uninstall(f *Facts) (Plan, error) {
 	p = append(p, f.removeFiles()...)
 	if f.live {
 		p = append(p, &run{argv: []string{"systemctl", "daemon-reload"}})
-		// Units that have failed stay known until this; others are not, which is no failure.
-		p = append(p, &run{argv: append([]string{"systemctl", "reset-failed"}, unitNames()...), lenient: true})
+		// A unit that has failed stays known until this; where none has, systemctl calls that an error.
+		for _, u := range unitNames() {
+			p = append(p, &run{argv: []string{"systemctl", "reset-failed", u}, why: "had it failed", idle: true})
+		}
 	}
 	if f.live && f.manifest.MadeGroup && f.hasGroup {
 		p = append(p, &run{argv: []string{"groupdel", systemd.Group}, lenient: true})

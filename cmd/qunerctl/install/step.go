@@ -178,6 +178,7 @@ type run struct {
 	back    []string // takes it back
 	why     string
 	lenient bool // its failure is told, and ends nothing
+	idle    bool // its failure means that there was nothing to do
 	told    error
 }
 
@@ -193,7 +194,10 @@ func (s *run) do(ctx context.Context, m *Machine) error {
 		return nil
 	}
 	_, err := m.run(ctx, s.argv...)
-	if s.lenient {
+	switch {
+	case s.idle:
+		return nil
+	case s.lenient:
 		s.told, err = err, nil
 	}
 	return err
