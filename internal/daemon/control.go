@@ -29,13 +29,14 @@ func (d *Daemon) SetMode(ctx context.Context, c Caller, change ModeChange) (Appl
 		} else {
 			s.voidWindow("manual profile call")
 		}
-		saved := s.setMode(next)
-		if saved != nil {
-			d.log.Error("mode", "err", saved)
-		}
+		before, profile := s.mode, s.profile
+		d.keepMode(s, next)
 		a := c.author(change.String())
 		if s.sweep == nil {
 			s.profile = profileOf(s.mode.Mode, s.detector.Profile())
+		}
+		d.tellMode(s, a, before, profile)
+		if s.sweep == nil {
 			out.Writes, err = d.apply(ctx, s, a)
 		}
 		s.remember(a, err)
@@ -44,6 +45,26 @@ func (d *Daemon) SetMode(ctx context.Context, c Caller, change ModeChange) (Appl
 		return err
 	})
 	return out, err
+}
+
+// keepMode records a mode, and logs what keeps it from being recorded.
+func (d *Daemon) keepMode(s *state, m profiles.ModeState) {
+	if err := s.setMode(m); err != nil {
+		d.log.Error("mode is not on disk", "mode", m.Mode, "err", err)
+	}
+}
+
+// tellMode logs a change of mode: what was, what is, and who wanted it. A profile that changes with it needs no line of
+// its own.
+func (d *Daemon) tellMode(s *state, a author, before profiles.ModeState, profile profiles.Profile) {
+	attrs := []any{"from", before.Mode, "to", s.mode.Mode, "profile", s.profile}
+	if profile != s.profile {
+		attrs = append(attrs, "profile_from", profile)
+	}
+	if !s.mode.Until.IsZero() {
+		attrs = append(attrs, "until", s.mode.Until.Format(time.RFC3339))
+	}
+	d.log.Info("mode", append(attrs, a.attrs()...)...)
 }
 
 // nextMode works out the mode that a change leads to.
@@ -127,6 +148,10 @@ func (d *Daemon) Apply(ctx context.Context, c Caller, dryRun bool) (Applied, err
 		}
 		a := c.author("apply")
 		out.Writes, err = d.apply(ctx, s, a)
+		if err == nil {
+			attrs := []any{"mode", s.mode.Mode, "profile", s.profile, "source", s.source, "writes", len(out.Writes)}
+			d.log.Info("point applied", append(attrs, a.attrs()...)...)
+		}
 		s.remember(a, err)
 		out.Profile, out.Source, out.Mode = s.profile, s.source, s.mode
 		d.publish(s)
@@ -154,11 +179,11 @@ func (d *Daemon) Restore(ctx context.Context, c Caller, force, dryRun bool) (lev
 			return d.observing()
 		}
 		s.abortSweep(fmt.Errorf("%w: host restored by uid %d", ErrRefused, c.UID))
-		if saved := s.setMode(next); saved != nil {
-			d.log.Error("mode", "err", saved)
-		}
-		out, err = s.bank.Restore(ctx, force)
+		before := s.mode
+		d.keepMode(s, next)
 		a := c.author("apply --restore")
+		d.tellMode(s, a, before, s.profile)
+		out, err = s.bank.Restore(ctx, force)
 		s.rememberWrites(a, out.Writes)
 		s.remember(a, err)
 		s.told(d.log, "levers", err)

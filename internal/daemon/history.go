@@ -98,6 +98,14 @@ func byDaemon(why string) author { return author{call: why, byDaemon: true} }
 
 func (c Caller) author(call string) author { return author{call: call, uid: c.UID} }
 
+// attrs say in a log line who it was.
+func (a author) attrs() []any {
+	if a.byDaemon {
+		return []any{"why", a.call}
+	}
+	return []any{"call", a.call, "uid", a.uid}
+}
+
 // remember books an admin call with what became of it. A call that was refused is news too.
 func (s *state) remember(a author, err error) {
 	e := Event{UID: a.uid, ByDaemon: a.byDaemon, Call: a.call}

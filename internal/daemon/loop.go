@@ -184,12 +184,14 @@ func pauseEnd(m profiles.ModeState) <-chan time.Time {
 }
 
 func (d *Daemon) endPause(ctx context.Context, s *state) {
-	d.log.Info("pause is over", "mode", s.mode.Before)
-	if err := s.setMode(profiles.ModeState{Mode: cmp.Or(s.mode.Before, profiles.ModeAuto), UID: s.mode.UID, Set: s.mode.Set}); err != nil {
-		s.degraded["mode"] = err.Error()
-	}
+	before, profile, a := s.mode, s.profile, byDaemon("the pause is over")
+	d.keepMode(s, profiles.ModeState{Mode: cmp.Or(before.Before, profiles.ModeAuto), UID: before.UID, Set: before.Set})
 	if s.sweep == nil {
-		d.enter(ctx, s, s.detector.Profile())
+		s.profile = profileOf(s.mode.Mode, s.detector.Profile())
+	}
+	d.tellMode(s, a, before, profile)
+	if s.sweep == nil {
+		_, _ = d.apply(ctx, s, a) // what it came to is in the status and the log
 	}
 	d.publish(s)
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -93,10 +94,34 @@ func TestABadReloadChangesNothingAndSaysSo(t *testing.T) {
 	})
 }
 
-// observer runs a daemon that moves nothing.
-func observer(t *testing.T, sim *hostsim.Sim, o daemon.Options) (d *daemon.Daemon, told *strings.Builder, stop func() error) {
+// journal is a log that a test reads while it is written.
+type journal struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}
+
+func (j *journal) Reset() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.text.Reset()
+}
+
+// observer runs a daemon whose log can be read.
+func observer(t *testing.T, sim *hostsim.Sim, o daemon.Options) (d *daemon.Daemon, told *journal, stop func() error) {
 	t.Helper()
-	told = new(strings.Builder)
+	told = new(journal)
 	d, err := daemon.New(t.Context(), sim.Host(), raised(), o, slog.New(slog.NewTextHandler(told, nil)))
 	if err != nil {
 		t.Fatal(err)

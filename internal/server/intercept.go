@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	qunerv1 "github.com/qunerd/quner/api/quner/v1"
 	"github.com/qunerd/quner/internal/daemon"
 )
 
@@ -52,7 +53,7 @@ func (s *Server) enter(ctx context.Context, method string, on socket) (context.C
 // unary guards the calls that are no streams.
 func (s *Server) unary(on socket) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
-		end := s.begin(ctx, info.FullMethod)
+		end := s.begin(ctx, info.FullMethod, req)
 		defer func() {
 			if err = end(recover(), err); err != nil {
 				resp = nil
@@ -70,7 +71,7 @@ func (s *Server) unary(on socket) grpc.UnaryServerInterceptor {
 // stream guards the calls that are streams, and those of methods the server does not know.
 func (s *Server) stream(on socket) grpc.StreamServerInterceptor {
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
-		end := s.begin(ss.Context(), info.FullMethod)
+		end := s.begin(ss.Context(), info.FullMethod, nil)
 		defer func() { err = end(recover(), err) }()
 		ctx, err := s.enter(ss.Context(), info.FullMethod, on)
 		if err != nil {
@@ -90,8 +91,9 @@ type knownStream struct {
 func (s knownStream) Context() context.Context { return s.ctx }
 
 // begin notes a call's beginning and returns what ends it: it gives an error its code, makes one of a panic, and writes
-// the line that each admin call gets. What went wrong inside the daemon is logged here, where it stops.
-func (s *Server) begin(ctx context.Context, method string) func(panicked any, err error) error {
+// the line that each admin call gets. What went wrong inside the daemon is logged here, where it stops. req is nil of a
+// stream.
+func (s *Server) begin(ctx context.Context, method string, req any) func(panicked any, err error) error {
 	began := time.Now()
 	return func(panicked any, err error) error {
 		if panicked != nil {
@@ -104,7 +106,7 @@ func (s *Server) begin(ctx context.Context, method string) func(panicked any, er
 		switch {
 		case status.Code(coded) == codes.Internal && !errors.Is(err, errPanic):
 			level = slog.LevelError
-		case s.roles[method] == operator:
+		case s.roles[method] == operator && (err != nil || !tellsItself(req)):
 			level = slog.LevelInfo
 		}
 		if !s.log.Enabled(ctx, level) {
@@ -118,4 +120,17 @@ func (s *Server) begin(ctx context.Context, method string) func(panicked any, er
 		s.log.Log(ctx, level, "call", attrs...)
 		return coded
 	}
+}
+
+// tellsItself reports whether the daemon logs a call that has succeeded by a line of its own, which knows what was before.
+func tellsItself(req any) bool {
+	switch r := req.(type) {
+	case *qunerv1.SetModeRequest:
+		return !r.GetDryRun()
+	case *qunerv1.ApplyRequest:
+		return !r.GetDryRun()
+	case *qunerv1.RestoreRequest:
+		return !r.GetDryRun()
+	}
+	return false
 }

@@ -179,6 +179,17 @@ func TestEachAdminCallIsALogLine(t *testing.T) {
 	if _, err := admin.Apply(t.Context(), &qunerv1.ApplyRequest{}); status.Code(err) != codes.Aborted {
 		t.Fatal(err)
 	}
+	s.mu.Lock()
+	s.err = nil
+	s.mu.Unlock()
+	for _, dry := range []bool{true, false} { // of the second the daemon tells itself
+		if _, err := admin.SetMode(t.Context(), &qunerv1.SetModeRequest{Mode: qunerv1.Mode_MODE_TRAINING, DryRun: dry}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := strings.Count(s.log.String(), "level=INFO msg=call method=/quner.v1.AdminService/SetMode"); n != 1 {
+		t.Errorf("%d lines at level INFO of a dry run and a change of mode:\n%s", n, s.log)
+	}
 	for _, want := range []string{
 		"level=INFO msg=call method=/quner.v1.AdminService/Rollback uid=", "outcome=OK",
 		"level=INFO msg=call method=/quner.v1.AdminService/Apply uid=", "outcome=Aborted", "another sweep holds the levers",

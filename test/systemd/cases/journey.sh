@@ -42,10 +42,11 @@ inside() {
 	journal=/var/lib/quner/rollback.json
 	grep -q '"schedutil"' "$journal" || { cat "$journal"; fail "the journal does not hold the values found"; }
 	equal "journal: of root, for root" "600 root:root" "$(stat -c '%a %U:%G' "$journal")"
-	logged 'msg=call .*SetMode uid=0' || fail "the call is not in the system's journal"
+	equal "the switch is one line of the system's journal" 1 \
+		"$(journalctl --no-pager --quiet -u qunerd.service | grep -c 'msg=mode from=auto to=training .*uid=0\|msg=call .*SetMode')"
 	logged 'msg="lever moved" lever=cpufreq/policy7 from=schedutil to=performance' || fail "the write is not in the system's journal"
 	says 'governor\|cpufreq' qunerctl history || fail "the writes are not in the history"
-	note "the values found are journalled, call and writes are logged"
+	note "the values found are journalled, the writes are logged"
 
 	step "metering"
 	metered
