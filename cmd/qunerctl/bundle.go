@@ -47,11 +47,16 @@ type bundleGap struct {
 
 // add takes a text over, or the reason why there is none.
 func (b *bundle) add(name, about, content string, err error) {
+	b.addBy(b.hide.text, name, about, content, err)
+}
+
+// addBy is add for a text that needs another hand: what it finds private is hidden by hide.
+func (b *bundle) addBy(hide func(string) string, name, about, content string, err error) {
 	if err != nil {
 		b.missing = append(b.missing, bundleGap{name, b.hide.text(clean(err.Error()))})
 		return
 	}
-	content = b.hide.text(strings.ToValidUTF8(content, "?"))
+	content = hide(strings.ToValidUTF8(content, "?"))
 	b.files = append(b.files, bundleFile{name, len(content), about, content})
 }
 
@@ -135,8 +140,7 @@ func (b *bundle) readme(now time.Time) {
 	fmt.Fprintf(&s, `
 Hidden: %s.
 In the place of each stands a hash, with a salt that was drawn for this bundle and is kept nowhere: the same one is the
-same in all of these files, and nowhere else. machine.txtar alone was hashed once before, with a salt of its own, so that
-a board has another UUID in it than here. User numbers, models, PCI addresses and versions are as they are.
+same in all of these files, and nowhere else. User numbers, models, PCI addresses and versions are as they are.
 `, b.hiddenWords())
 	f := bundleFile{"README.txt", s.Len(), "what each file is", s.String()}
 	b.files = append([]bundleFile{f}, b.files...)

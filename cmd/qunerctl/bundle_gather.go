@@ -48,10 +48,10 @@ func (a *app) gather(ctx context.Context, b *bundle) {
 	data, err := os.ReadFile(b.config)
 	b.add("quner.toml", "the configuration"+of, string(data), err)
 	b.add("versions.txt", "quner's, the kernel's and the system's version", versions(report, a.superuser), nil)
-	journal, err := output(ctx, "journalctl", "--unit", systemd.Service, "--lines", journalLines, "--no-pager", "--no-hostname", "--output", "short-iso")
+	journal, err := output(ctx, nil, "journalctl", "--unit", systemd.Service, "--lines", journalLines, "--no-pager", "--no-hostname", "--output", "short-iso")
 	b.add("journal.txt", "the last "+journalLines+" journal lines of "+systemd.Service+of, journal, err)
-	fixture, err := captured(ctx)
-	b.add("machine.txtar", "this machine, for: qunerd run --simulate machine.txtar", fixture, err)
+	fixture, err := captured(ctx, b.hide.salt)
+	b.addBy(b.hide.named, "machine.txtar", "this machine, for: qunerd run --simulate machine.txtar", fixture, err)
 }
 
 // answer takes a message of the daemon's over as JSON.
@@ -91,13 +91,13 @@ func versions(r *qunerv1.DoctorResponse, superuser bool) string {
 // programTimeout is how long another program may take: on a machine with a driver that hangs, too.
 const programTimeout = 30 * time.Second
 
-// output runs a program for what it prints; nobody is to wait for what it may have left behind.
-func output(ctx context.Context, name string, args ...string) (string, error) {
+// output runs a program, with in on its standard input, for what it prints; nobody is to wait for what it may have left behind.
+func output(ctx context.Context, in []byte, name string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, programTimeout)
 	defer cancel()
 	var out, said bytes.Buffer
 	cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // journalctl and qunerd
-	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &said, time.Second
+	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = bytes.NewReader(in), &out, &said, time.Second
 	err := cmd.Run()
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
@@ -116,8 +116,9 @@ func output(ctx context.Context, name string, args ...string) (string, error) {
 // maxCaptured is more than a capture may hold.
 const maxCaptured = 2 << 20
 
-// captured has the daemon's program, the one beside this or else root's, write this machine down.
-func captured(ctx context.Context) (text string, err error) {
+// captured has the daemon's program, the one beside this or else root's, write this machine down. What it hashes it hashes
+// as hider does, with this salt.
+func captured(ctx context.Context, salt []byte) (text string, err error) {
 	daemon := "qunerd"
 	if here, err := programsHere(); err == nil {
 		if _, err := os.Stat(here[daemon]); err == nil {
@@ -130,7 +131,7 @@ func captured(ctx context.Context) (text string, err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	file := filepath.Join(dir, "machine.txtar")
-	if _, err := output(ctx, daemon, "doctor", "--capture", file); err != nil {
+	if _, err := output(ctx, salt, daemon, "doctor", "--salted", "--capture", file); err != nil {
 		return "", err
 	}
 	f, err := os.Open(file) //nolint:gosec // in a directory that is ours

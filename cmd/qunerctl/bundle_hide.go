@@ -32,7 +32,7 @@ type hider struct {
 	names []hidden // longest first
 	seen  map[string]map[string]bool
 
-	uuid, mac, serial, home *regexp.Regexp
+	uuid, mac, serial, home, domain *regexp.Regexp
 }
 
 // hidden is a name that is known beforehand, and what stands in its place.
@@ -47,6 +47,7 @@ func newHider(salt []byte) *hider {
 		uuid:   regexp.MustCompile(`(?i)\b(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32})\b`),
 		mac:    regexp.MustCompile(`(?i)\b[0-9a-f]{2}(?:(?::[0-9a-f]{2}){5}|(?:-[0-9a-f]{2}){5})\b`),
 		serial: regexp.MustCompile(`(?i)(serial(?:[ _-]?(?:number|no))?\.?"?\s*[:=]\s*"?)([a-z0-9][a-z0-9._/-]{3,})`),
+		domain: regexp.MustCompile(`^(?:\.[\pL\pN](?:[\pL\pN-]*[\pL\pN])?)+`),
 		home:   regexp.MustCompile(`(/home/)([^/\s"':,;)\\]+)`),
 	}
 }
@@ -115,9 +116,7 @@ func (h *hider) hash(kind, s string) string {
 
 // text is a text with nothing private in it. What stands in the place of a UUID or a MAC address has the same form.
 func (h *hider) text(s string) string {
-	for _, n := range h.names {
-		s = h.word(s, n)
-	}
+	s = h.words(s)
 	s = h.uuid.ReplaceAllStringFunc(s, func(m string) string {
 		x := h.hash(uuidKind, strings.ReplaceAll(m, "-", ""))
 		if !strings.Contains(m, "-") {
@@ -133,6 +132,21 @@ func (h *hider) text(s string) string {
 		part := h.serial.FindStringSubmatch(m)
 		return part[1] + "serial-" + h.hash(serialNo, part[2])[:8]
 	})
+	return h.homes(s)
+}
+
+// named is a text without the names of hosts and people; UUIDs, MAC addresses and serial numbers stay, as they are hashes
+// already.
+func (h *hider) named(s string) string { return h.homes(h.words(s)) }
+
+func (h *hider) words(s string) string {
+	for _, n := range h.names {
+		s = h.word(s, n)
+	}
+	return s
+}
+
+func (h *hider) homes(s string) string {
 	return h.home.ReplaceAllStringFunc(s, func(m string) string {
 		part := h.home.FindStringSubmatch(m)
 		if strings.HasPrefix(part[2], "user-") || strings.HasPrefix(part[2], "host-") {
@@ -142,18 +156,21 @@ func (h *hider) text(s string) string {
 	})
 }
 
-// word hides a name where no letter or digit goes on with it.
+// word hides a name where no letter or digit goes on with it; of a host with the domain that follows.
 func (h *hider) word(s string, n hidden) string {
 	var b strings.Builder
 	done := 0
 	for _, at := range n.at.FindAllStringIndex(s, -1) {
 		before, _ := utf8.DecodeLastRuneInString(s[:at[0]])
 		after, _ := utf8.DecodeRuneInString(s[at[1]:])
-		if goesOn(before) || goesOn(after) {
+		if at[0] < done || goesOn(before) || goesOn(after) {
 			continue
 		}
 		b.WriteString(s[done:at[0]] + n.lead + h.hash(n.kind, n.name)[:8])
 		done = at[1]
+		if n.kind == hostName {
+			done += len(h.domain.FindString(s[done:]))
+		}
 	}
 	return b.String() + s[done:]
 }

@@ -7,6 +7,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/qunerd/quner/internal/doctor"
+	"github.com/qunerd/quner/internal/host"
 )
 
 func TestABundleNamesNobody(t *testing.T) {
@@ -59,6 +62,16 @@ func TestABundleNamesNobody(t *testing.T) {
 	}
 }
 
+func TestAHostIsHiddenWithItsDomain(t *testing.T) {
+	h := newHider([]byte("salt"))
+	h.host("planted-host\n")
+	const text = "on planted-host.lab.example, planted-host.planted-host.exämple. Planted-host: replanted-host.x"
+	want := "on host-X, host-X. host-X: replanted-host.x"
+	if got := regexp.MustCompile(`host-[0-9a-f]{8}`).ReplaceAllString(h.text(text), "host-X"); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 func TestAHashIsTheSameInOneBundleOnly(t *testing.T) {
 	const text = "0f0e0d0c-1111-2222-3333-444455556666 AA:BB:CC:DD:EE:FF 0f0e0d0c111122223333444455556666 \"serial_number\": \"A1B2C3\" vm VM VMs x"
 	hide := func(salt string) string {
@@ -74,6 +87,42 @@ func TestAHashIsTheSameInOneBundleOnly(t *testing.T) {
 	m := form.FindStringSubmatch(got)
 	if m == nil || m[1] != m[5] {
 		t.Errorf("%q: the forms are not kept, or one UUID has two hashes", got)
+	}
+}
+
+// What the daemon's program hashes in a bundle is called the same as in the other files of it.
+func TestACaptureHasTheHashesOfItsBundle(t *testing.T) {
+	const uuid, mac = "0f0e0d0c-1111-2222-3333-444455556666", "aa:bb:cc:dd:ee:ff"
+	root, salt := t.TempDir(), []byte("sixteen bytes...")
+	for name, text := range map[string]string{
+		"sys/devices/system/cpu/online":                         "0\n",
+		"sys/class/power_supply/hid-" + mac + "-battery/type":   "Battery\n",
+		"proc/driver/nvidia/gpus/0000:41:00.0/information":      "Model: NVIDIA A40\nGPU UUID: GPU-" + uuid + "\n",
+		"proc/driver/nvidia/gpus/0000:41:00.0/" + "power":       "Runtime D3 status: Enabled\n",
+		"sys/bus/pci/devices/0000:41:00.0/vendor":               "0x10de\n",
+		"sys/bus/pci/devices/0000:41:00.0/class":                "0x030000\n",
+		"sys/bus/pci/devices/0000:41:00.0/power/runtime_status": "suspended\n",
+	} {
+		file := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data, err := doctor.Capture(t.Context(), host.Real(root, nil), salt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHider(salt)
+	for _, id := range []string{uuid, mac} {
+		if called := h.text(id); !strings.Contains(string(data), called) {
+			t.Errorf("%s is called %s in other files, and here:\n%s", id, called, data)
+		}
+	}
+	if got := h.named(string(data)); got != string(data) {
+		t.Error("a hash was hashed again")
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 
 func doctorCommand() *cobra.Command {
 	var flags machineFlags
-	var asJSON bool
+	var asJSON, salted bool
 	var file string
 	c := &cobra.Command{
 		Use:   "doctor",
@@ -39,13 +39,17 @@ it before you pass it on.`,
 			if file != "" && !strings.HasSuffix(file, ".txtar") {
 				return usageError{fmt.Errorf("--capture %q: a simulated machine is a file whose name ends in .txtar", file), "qunerd doctor"}
 			}
+			salt, err := saltOf(c.InOrStdin(), salted)
+			if err != nil {
+				return err
+			}
 			m, err := flags.open()
 			if err != nil {
 				return err
 			}
 			look := func() error { return examine(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), m, asJSON) }
 			if file != "" {
-				look = func() error { return capture(c.Context(), c.OutOrStdout(), m, file) }
+				look = func() error { return capture(c.Context(), c.OutOrStdout(), m, file, salt) }
 			}
 			return errors.Join(look(), m.close())
 		},
@@ -54,6 +58,8 @@ it before you pass it on.`,
 	c.Flags().BoolVar(&asJSON, "json", false, "for scripts")
 	c.Flags().StringVar(&file, "capture", "", "write this machine into `FILE`.txtar, which --simulate runs")
 	c.MarkFlagsMutuallyExclusive("json", "capture")
+	c.Flags().BoolVar(&salted, "salted", false, "with --capture: hash with the salt that standard input has, for a bug report in several files")
+	_ = c.Flags().MarkHidden("salted") // there is a flag of that name
 	return c
 }
 
@@ -74,14 +80,27 @@ func examine(ctx context.Context, out, log io.Writer, m *machine, asJSON bool) e
 	return report.Print(out)
 }
 
+// shortestSalt is as many bytes as nobody can guess.
+const shortestSalt = 16
+
+// saltOf reads a salt, or draws one.
+func saltOf(in io.Reader, given bool) ([]byte, error) {
+	salt := make([]byte, shortestSalt)
+	if !given {
+		_, err := rand.Read(salt)
+		return salt, err
+	}
+	salt, err := io.ReadAll(io.LimitReader(in, 4*shortestSalt))
+	if err == nil && len(salt) < shortestSalt {
+		err = usageError{fmt.Errorf("--salted: %d bytes on standard input, at least %d are needed", len(salt), shortestSalt), "qunerd doctor"}
+	}
+	return salt, err
+}
+
 // capture writes a machine into a file that was not there.
-func capture(ctx context.Context, out io.Writer, m *machine, file string) error {
+func capture(ctx context.Context, out io.Writer, m *machine, file string, salt []byte) error {
 	closeGPUs, _ := openGPUs(ctx, m.Host)
 	defer closeGPUs()
-	salt := make([]byte, 16)
-	if _, err := rand.Read(salt); err != nil {
-		return err
-	}
 	data, err := doctor.Capture(ctx, m.Host, salt)
 	if err != nil {
 		return err

@@ -24,8 +24,9 @@ const maxFixture = 1 << 20
 const fixtureHead = `A machine as "qunerd doctor --capture" saw it, for "qunerd run --simulate FILE". The tree is the machine's own: what the
 kernel says of cpufreq, powercap, display devices, power supplies and load. Not its own are the power model and the
 curves: they are assumed, so that figures of energy mean nothing here.
-UUIDs, MAC addresses and serial numbers are hashed, with a salt that was drawn for this file and is kept nowhere: the same
-one is the same everywhere in this file, and nowhere else. Hostname, users and command lines are not in it.
+UUIDs, MAC addresses and serial numbers are hashed, with a salt that was drawn by chance and is kept nowhere: the same one
+is the same everywhere in this file, and in a bug report with it, and nowhere else. Hostname, users and command lines are
+not in it.
 A file named "a -> b" is a symbolic link.
 
 `

@@ -20,7 +20,8 @@ import (
 	"github.com/qunerd/quner/internal/unit"
 )
 
-// hasher hides what names a machine.
+// hasher hides what names a machine. With the same salt qunerctl's bug reports have the same hashes, so that a board that
+// is in several files is one board.
 type hasher struct{ salt []byte }
 
 func (h hasher) of(s string) string {
@@ -30,10 +31,13 @@ func (h hasher) of(s string) string {
 
 // text hashes the UUIDs and MAC addresses in a text; what it makes has the same form.
 func (h hasher) text(s string) string {
-	uuid := regexp.MustCompile(`(?i)\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`)
+	uuid := regexp.MustCompile(`(?i)\b(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32})\b`)
 	mac := regexp.MustCompile(`(?i)\b([0-9a-f]{2}:){5}[0-9a-f]{2}\b`)
 	s = uuid.ReplaceAllStringFunc(s, func(m string) string {
-		x := h.of(m)
+		x := h.of(strings.ReplaceAll(m, "-", ""))
+		if !strings.Contains(m, "-") {
+			return x[:32]
+		}
 		return x[:8] + "-" + x[8:12] + "-" + x[12:16] + "-" + x[16:20] + "-" + x[20:32]
 	})
 	return mac.ReplaceAllStringFunc(s, func(m string) string {
