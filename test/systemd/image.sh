@@ -8,13 +8,17 @@ packages=systemd,systemd-sysv,dbus,procps,util-linux
 release=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
 recipe=$(cat "${BASH_SOURCE[0]}" <(echo "$release $packages $(dpkg --print-architecture)") | sha256sum | cut -d' ' -f1)
 
-if [ "$(cat "$rig/recipe" 2>/dev/null)" = "$recipe" ]; then
+built() { [ "$(cat "$rig/recipe" 2>/dev/null)" = "$recipe" ]; }
+if ! built; then
+	mkdir -p "$rig"
+	exec 9>"$rig/lock"
+	flock 9
+fi
+# Another run may have built it meanwhile, and run in it now.
+if built; then
 	echo "$rig/root"
 	exit
 fi
-mkdir -p "$rig"
-exec 9>"$rig/lock"
-flock 9
 began=$SECONDS
 rm -rf --one-file-system "$rig/root" "$rig/recipe"
 sources=()
