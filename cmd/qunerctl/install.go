@@ -78,6 +78,11 @@ before quner stays in any case. If the machine cannot be put back, nothing is re
 		Example: "  sudo qunerctl uninstall --dry-run\n  sudo qunerctl uninstall --purge",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if here, err := programsHere(); err == nil {
+				if _, err := os.Stat(here["qunerd"]); err == nil {
+					f.wish.Restorer = here["qunerd"]
+				}
+			}
 			return a.change(c.Context(), &f, uninstalling{})
 		},
 	}
@@ -110,16 +115,24 @@ type errand interface {
 
 // change looks, plans, asks and does.
 func (a *app) change(ctx context.Context, f *installFlags, e errand) error {
-	live := filepath.Clean(f.root) == "/"
+	f.root = realRoot(f.root)
+	live := f.root == "/"
 	if err := a.mayChange(f, live); err != nil {
 		return err
 	}
 	f.wish.Version, f.wish.Path = version, os.Getenv("PATH")
-	m, err := install.Open(filepath.Clean(f.root), live, nil)
+	m, err := install.Open(f.root, live, nil)
 	if err != nil {
 		return noTree(f.root, err)
 	}
 	defer func() { _ = m.Close() }()
+	if !f.dryRun {
+		release, err := m.Lock()
+		if err != nil {
+			return a.installFailure(err)
+		}
+		defer release()
+	}
 	facts, err := install.Look(ctx, m, f.wish)
 	if err != nil {
 		return a.installFailure(err)
@@ -150,6 +163,16 @@ func (a *app) change(ctx context.Context, f *installFlags, e errand) error {
 		return err
 	}
 	return a.carryOut(ctx, m, plan, e, does, place)
+}
+
+// realRoot is a root as it is opened: "/" if it is this machine's own under another name, for it cannot be staged.
+func realRoot(dir string) string {
+	this, err := os.Stat("/")
+	named, err2 := os.Stat(dir)
+	if err == nil && err2 == nil && os.SameFile(this, named) {
+		return "/"
+	}
+	return filepath.Clean(dir)
 }
 
 // carryOut does a plan, tells each step, and shows what came of it.
@@ -217,6 +240,8 @@ func (a *app) installFailure(err error) error {
 		return &failure{error: err, code: exitRefused, hint: refused.Hint()}
 	case errors.Is(err, context.Canceled):
 		return err
+	case errors.Is(err, install.ErrManifest):
+		return &failure{error: err, code: exitRefused, hint: "look at it; to do without: sudo mv " + install.ManifestFile + " " + install.ManifestFile + ".bad"}
 	case errors.Is(err, fs.ErrPermission):
 		return &failure{error: err, code: exitDenied, hint: a.sudoSelf()}
 	case strings.Contains(err.Error(), "qunerd.service"):

@@ -2,7 +2,6 @@ package install
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -18,16 +17,31 @@ func (p Plan) Do(ctx context.Context, m *Machine, told func(Line)) error {
 			err = s.do(ctx, m)
 		}
 		if err != nil {
-			return fmt.Errorf("%s %s: %w", s.Line().Do, s.Line().What, errors.Join(err, p[:i+1].undo(ctx, m)))
+			return p[:i+1].failed(ctx, m, err)
 		}
 		if l := s.Line(); l.Do != "" {
 			told(l)
 		}
-		if r, ok := s.(*run); ok && r.told != nil {
-			told(Line{"note", r.argv[0], r.told.Error()})
+		if n, ok := s.(interface{ notes() []Line }); ok {
+			for _, l := range n.notes() {
+				told(l)
+			}
 		}
 	}
 	return nil
+}
+
+// failed takes back what was done of a plan whose last step has failed with err.
+func (p Plan) failed(ctx context.Context, m *Machine, err error) error {
+	l := p[len(p)-1].Line()
+	err = fmt.Errorf("%s %s: %w", l.Do, l.What, err)
+	switch back := p.undo(ctx, m); {
+	case back != nil:
+		return fmt.Errorf("%w; not all that had been done could be taken back: %w", err, back)
+	case slices.ContainsFunc(p[:len(p)-1], Step.undoes):
+		return fmt.Errorf("%w; what had been done was taken back", err)
+	}
+	return err
 }
 
 // undoTimeout bounds the way back, which must be gone also when the way there was interrupted.
@@ -36,11 +50,15 @@ const undoTimeout = 2 * time.Minute
 func (p Plan) undo(ctx context.Context, m *Machine) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
-	var errs []error
+	var all error
 	for _, s := range slices.Backward(p) {
-		if err := s.undo(ctx, m); err != nil {
-			errs = append(errs, fmt.Errorf("taking it back: %w", err))
+		switch err := s.undo(ctx, m); {
+		case err == nil:
+		case all == nil:
+			all = err
+		default:
+			all = fmt.Errorf("%w; %w", all, err) // in one line
 		}
 	}
-	return errors.Join(errs...)
+	return all
 }

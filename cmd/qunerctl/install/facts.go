@@ -25,6 +25,7 @@ type Wish struct {
 	Path       string            // root's PATH: where programs are looked for
 	AdminGroup *string           // nil: as it is
 	Purge      bool
+	Restorer   string // of an uninstallation: a qunerd to put the machine back with where the installed one is gone; may be empty
 }
 
 // Facts are what an installation, or its end, is planned from.
@@ -81,6 +82,12 @@ func (f *Facts) Installed() string {
 
 // Unseen is why it is not known which others run; nil if it is.
 func (f *Facts) Unseen() error { return f.unseen }
+
+// packagedUnit is there where a package of quner is installed.
+const packagedUnit = "/usr/lib/systemd/system/" + systemd.Service
+
+// packaged reports whether a package of quner is installed too: configuration, state and group are its own as well.
+func (f *Facts) packaged() bool { return f.present[packagedUnit].there }
 
 // predecessor is the service of the Python program that quner succeeds.
 const predecessor = "quner.service"
@@ -184,7 +191,7 @@ func (f *Facts) lookAround(m *Machine) error {
 	for _, u := range bootLinks() {
 		paths = append(append(paths, u.path), parents(u.path)...)
 	}
-	paths = append(append(append(paths, StateDir, primeFile, keptFile), socketDirs()...), parents(StateDir)...)
+	paths = append(append(append(paths, StateDir, primeFile, keptFile, packagedUnit), socketDirs()...), parents(StateDir)...)
 	for _, p := range paths {
 		if _, known := f.present[p]; known {
 			continue
@@ -210,7 +217,7 @@ func bootLinks() []link {
 
 // hasGroup looks a group up: in the tree's own file, and on this machine wherever else groups are kept.
 func (m *Machine) hasGroup(name string) bool {
-	data, err := m.root.ReadFile("etc/group")
+	data, err := m.read("/etc/group")
 	for line := range strings.Lines(string(data)) {
 		if err == nil && strings.HasPrefix(line, name+":") {
 			return true

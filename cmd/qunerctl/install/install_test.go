@@ -166,6 +166,7 @@ func TestProgramsThatWereThereStay(t *testing.T) {
 	m := newMachine(t)
 	for _, p := range programs() { // cp bin/* /usr/local/bin, then sudo qunerctl install
 		m.put("/usr/local/bin/"+p, p+" v1\n")
+		m.must(os.Chmod(filepath.Join(m.root, "usr/local/bin", p), 0o755))
 	}
 	before := m.tree()
 	m.install()

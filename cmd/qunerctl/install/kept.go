@@ -23,7 +23,7 @@ type kept struct {
 // kept reads what an uninstallation has left; nil if there is nothing that can be relied on. A configuration of which
 // nothing is known counts as found, which costs nobody a file.
 func (m *Machine) kept() *kept {
-	data, err := m.root.ReadFile(m.at(keptFile))
+	data, err := m.read(keptFile)
 	if err != nil {
 		return nil
 	}

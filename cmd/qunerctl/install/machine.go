@@ -17,6 +17,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 // Machine is where quner is installed.
@@ -50,10 +51,12 @@ func (m *Machine) Host(name string) string { return filepath.Join(m.root.Name(),
 // command runs a program. Its error says what the program said.
 func command(ctx context.Context, argv ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	// Of its own group: an impatient second Ctrl-C must not end what takes the first one back.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var out, said strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &said
 	err := cmd.Run()
-	if text := strings.TrimSpace(said.String()); err != nil && text != "" {
+	if text := strings.Join(strings.FieldsFunc(said.String(), func(r rune) bool { return r == '\n' }), " "); err != nil && text != "" {
 		err = fmt.Errorf("%s: %w: %s", strings.Join(argv, " "), err, text)
 	} else if err != nil {
 		err = fmt.Errorf("%s: %w", strings.Join(argv, " "), err)
@@ -76,7 +79,9 @@ func (m *Machine) at(name string) string {
 type presence struct {
 	there bool
 	dir   bool
-	sum   string // SHA-256 of a regular file, in hex; empty for anything else
+	sum   string      // SHA-256 of a regular file, in hex; empty for anything else
+	perm  fs.FileMode // of a regular file
+	loose string      // who else than root, or this process's own user, may write a regular file; empty: nobody
 }
 
 func (m *Machine) look(name string) (presence, error) {
@@ -85,7 +90,7 @@ func (m *Machine) look(name string) (presence, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return presence{}, nil
 	case err != nil:
-		return presence{}, err
+		return presence{}, cmp.Or(m.blocked(name), err)
 	case !info.Mode().IsRegular():
 		return presence{there: true, dir: info.IsDir()}, nil
 	}
@@ -94,7 +99,54 @@ func (m *Machine) look(name string) (presence, error) {
 		return presence{}, err
 	}
 	sum, err := sumOf(f)
-	return presence{there: true, sum: sum}, errors.Join(err, f.Close())
+	return presence{there: true, sum: sum, perm: info.Mode().Perm(), loose: loose(info)}, errors.Join(err, f.Close())
+}
+
+// blocked is a Refusal that names what lies where a directory above a path is to be; nil if nothing does.
+func (m *Machine) blocked(name string) error {
+	for _, d := range parents(name) {
+		_, err := m.root.Lstat(m.at(d))
+		if info, err2 := m.root.Stat(strings.TrimSuffix(m.at(d+"/x"), "/x")); err == nil && (err2 != nil || !info.IsDir()) {
+			return &Refusal{d + ": is there, and is no directory", "look at it: ls -ld " + d}
+		}
+	}
+	return nil
+}
+
+// loose says how others than root, or this process's own user, may write a file; empty if they may not.
+func loose(info fs.FileInfo) string {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case ok && st.Uid != 0 && int(st.Uid) != os.Geteuid():
+		return fmt.Sprintf("owned by uid %d", st.Uid)
+	case info.Mode().Perm()&0o022 != 0:
+		return fmt.Sprintf("mode %04o", info.Mode().Perm())
+	}
+	return ""
+}
+
+// maxFile is far more than any file that is read here holds.
+const maxFile = 1 << 20
+
+// read reads a regular file: a tree that somebody else made may hold a pipe in its place.
+func (m *Machine) read(name string) ([]byte, error) {
+	f, err := m.root.OpenFile(m.at(name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+	case !info.Mode().IsRegular():
+		err = fmt.Errorf("%s: %v: not a regular file", name, info.Mode())
+	case info.Size() > maxFile:
+		err = fmt.Errorf("%s: longer than %d bytes", name, maxFile)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	data, err := io.ReadAll(f)
+	return data, errors.Join(err, f.Close())
 }
 
 func sumOf(r io.Reader) (string, error) {
@@ -115,7 +167,7 @@ func draft(name string) string { return name + ".quner-new" }
 // write puts a file in its place, whole and on disk or not at all.
 func (m *Machine) write(name string, mode fs.FileMode, data []byte) error {
 	temp := m.at(draft(name))
-	if err := m.root.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := m.remove(draft(name)); err != nil {
 		return err
 	}
 	f, err := m.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -128,7 +180,7 @@ func (m *Machine) write(name string, mode fs.FileMode, data []byte) error {
 		err = m.root.Rename(temp, m.at(name))
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("%s: %w", name, err), m.root.Remove(temp))
+		return errors.Join(fmt.Errorf("%s: %w", name, err), m.remove(draft(name)))
 	}
 	return m.syncDir(path.Dir(name))
 }
@@ -152,6 +204,10 @@ func (m *Machine) makeDir(name string, mode fs.FileMode) error {
 // remove removes a file and what a run that died may have left beside it.
 func (m *Machine) remove(name string) error {
 	for _, n := range []string{draft(name), name} {
+		// Where nothing may be written, not even what is not there can be removed.
+		if _, err := m.root.Lstat(m.at(n)); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
 		if err := m.root.Remove(m.at(n)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

@@ -10,8 +10,9 @@ import (
 
 // Where an installation keeps its books.
 const (
-	StateDir     = "/var/lib/quner"
-	manifestFile = StateDir + "/install.json"
+	StateDir = "/var/lib/quner"
+	// ManifestFile is a Manifest in JSON.
+	ManifestFile = StateDir + "/install.json"
 )
 
 // schema is the newest version of the manifest that this code knows.
@@ -65,16 +66,20 @@ var ErrManifest = errors.New("the manifest of the installation is not readable")
 
 // manifest reads the machine's manifest; nil if there is none.
 func (m *Machine) manifest() (*Manifest, error) {
-	data, err := m.root.ReadFile(m.at(manifestFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
+	there, err := m.look(ManifestFile)
+	if err != nil || !there.there {
 		return nil, err
+	}
+	if there.loose != "" {
+		return nil, fmt.Errorf("%s: %w: %s: others than root may have written it", ManifestFile, ErrManifest, there.loose)
+	}
+	data, err := m.read(ManifestFile)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrManifest, err)
 	}
 	found, err := parseManifest(data)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", manifestFile, err)
+		return nil, fmt.Errorf("%s: %w", ManifestFile, err)
 	}
 	return found, nil
 }

@@ -102,8 +102,17 @@ func (f *Facts) mayInstall() error {
 func (f *Facts) mayWrite(want file) error {
 	there := f.present[want.Path]
 	entry, listed := f.entry(want.Path)
+	ours := listed && entry.wrote(there.sum)
 	switch {
-	case !there.there, there.sum == want.sum, listed && entry.wrote(there.sum):
+	case !there.there, ours && there.sum != want.sum:
+		return nil
+	case there.loose != "" && (there.sum == want.sum || want.Config):
+		return &Refusal{fmt.Sprintf("%s: %s: others than root may write what root is to heed", want.Path, there.loose),
+			fmt.Sprintf("sudo chown root:root %s && sudo chmod %04o %[1]s", want.Path, want.Mode)}
+	case there.sum == want.sum && there.perm&want.Mode&0o500 != want.Mode&0o500:
+		return &Refusal{fmt.Sprintf("%s: mode %04o: root can make no use of it", want.Path, there.perm),
+			fmt.Sprintf("sudo chmod %04o %s", want.Mode, want.Path)}
+	case there.sum == want.sum:
 		return nil
 	case there.sum == "":
 		return &Refusal{want.Path + ": something that is no file is in its place", "look at it: ls -ld " + want.Path}
@@ -118,7 +127,8 @@ func (f *Facts) mayWrite(want file) error {
 func (f *Facts) keepsConfig() bool {
 	there := f.present[systemd.Config]
 	entry, _ := f.entry(systemd.Config)
-	return there.there && !entry.wrote(there.sum)
+	as := slices.IndexFunc(f.files, func(w file) bool { return w.Path == systemd.Config && w.sum == there.sum })
+	return there.there && (as >= 0 || !entry.wrote(there.sum))
 }
 
 // comparison is what is to be there against what is.
@@ -254,7 +264,8 @@ func (f *Facts) bookends() Plan {
 func (f *Facts) liveSteps(c *comparison) Plan {
 	var p Plan
 	if !f.hasGroup {
-		p = append(p, &run{argv: []string{"systemd-sysusers", systemd.Sysusers}, back: []string{"groupdel", systemd.Group}, why: "makes the group quner"})
+		p = append(p, &run{argv: []string{"systemd-sysusers", systemd.Sysusers}, back: []string{"groupdel", systemd.Group},
+			backIf: func(m *Machine) bool { return m.hasGroup(systemd.Group) }, why: "makes the group quner"})
 	}
 	if c.changed {
 		p = append(p, f.runtimeDirs(), &run{argv: []string{"systemctl", "daemon-reload"}})

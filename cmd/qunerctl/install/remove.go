@@ -3,6 +3,7 @@ package install
 import (
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/qunerd/quner/deploy/systemd"
 )
@@ -14,8 +15,11 @@ const primeFile = StateDir + "/prime.json"
 // is a Refusal where there is nothing of the kind.
 func Uninstall(f *Facts) (Plan, error) {
 	if f.manifest == nil {
-		r := &Refusal{"there is no installation by qunerctl here (no " + path.Join(f.root, manifestFile) + ")", "nothing is to be done; a package is removed by its package manager"}
-		if at := f.units[systemd.Service].fragment; at != "" {
+		r := &Refusal{"there is no installation by qunerctl here (no " + path.Join(f.root, ManifestFile) + ")", "nothing is to be done; a package is removed by its package manager"}
+		if at := f.units[systemd.Service].fragment; path.Dir(at) == systemd.UnitDir {
+			r = &Refusal{at + " is there, and " + ManifestFile + " is not: what was installed, and by whom, is not known",
+				"sudo systemctl disable --now " + strings.Join(unitNames(), " ") + " && sudo qunerd restore, and remove the files that \"qunerctl install --dry-run\" names"}
+		} else if at != "" {
 			r = &Refusal{"quner is installed by a package (" + at + ")", "sudo apt remove quner, or sudo dnf remove quner"}
 		} else if _, left := f.entry(systemd.Config); left && f.wish.Purge {
 			r.Remedy = "for what an uninstallation has left: sudo rm -r " + systemd.Config + " " + StateDir
@@ -43,15 +47,19 @@ func Uninstall(f *Facts) (Plan, error) {
 			p = append(p, &run{argv: []string{"systemctl", "reset-failed", u}, why: "had it failed", idle: true})
 		}
 	}
+	if f.packaged() {
+		p = append(p, &note{what: packagedUnit, why: "quner's package stays, and its service is stopped: sudo systemctl enable --now " + strings.Join(unitNames(), " ")})
+		return append(p, f.removeState(false)...), nil
+	}
 	if f.live && f.manifest.MadeGroup && f.hasGroup {
 		p = append(p, &run{argv: []string{"groupdel", systemd.Group}, lenient: true})
 	}
-	for _, d := range socketDirs() {
-		if f.live && f.present[d].there {
+	if f.live {
+		for _, d := range socketDirs() { // also those that a command of a run that died has yet to make
 			p = append(p, &remove{path: d, all: true})
 		}
 	}
-	return append(p, f.removeState()...), nil
+	return append(p, f.removeState(f.wish.Purge)...), nil
 }
 
 // stop ends the service and makes sure that the host is as it was found, before anything that could do that is gone.
@@ -61,10 +69,14 @@ func (f *Facts) stop() Plan {
 	if len(known) > 0 {
 		p = append(p, &run{argv: append([]string{"systemctl", "disable", "--now"}, known...), why: "puts the host back"})
 	}
-	if daemon := path.Join(f.bin, "qunerd"); f.present[daemon].sum != "" {
-		p = append(p, &run{argv: []string{daemon, "restore"}, why: "were anything left to put back"})
+	daemon := path.Join(f.bin, "qunerd")
+	if f.present[daemon].sum == "" {
+		daemon = f.wish.Restorer
 	}
-	return p
+	if daemon == "" {
+		return append(p, &nothingHeld{gone: path.Join(f.bin, "qunerd")})
+	}
+	return append(p, &run{argv: []string{daemon, "restore"}, why: "were anything left to put back", heard: true})
 }
 
 func (f *Facts) removeFiles() Plan {
@@ -74,6 +86,8 @@ func (f *Facts) removeFiles() Plan {
 		switch {
 		case !there.there:
 			p = append(p, &remove{path: e.Path, why: "is gone already"})
+		case e.Path == systemd.Config && f.packaged():
+			p = append(p, &keep{what: e.Path, why: "quner's package has it too"})
 		case e.Found:
 			p = append(p, &keep{what: e.Path, why: "was here before quner"})
 		case e.Path == systemd.Config && f.wish.Purge, e.wrote(there.sum):
@@ -86,7 +100,7 @@ func (f *Facts) removeFiles() Plan {
 }
 
 // removeState removes what the daemon has learned, if that is wished, and the manifest as the last thing.
-func (f *Facts) removeState() Plan {
+func (f *Facts) removeState(purge bool) Plan {
 	above := parents(StateDir)
 	var p, last Plan
 	for _, d := range slices.Backward(f.manifest.Dirs) {
@@ -98,12 +112,11 @@ func (f *Facts) removeState() Plan {
 			p = append(p, &removeDir{path: d})
 		}
 	}
-	if f.wish.Purge {
-		p = append(p, &remove{path: StateDir, why: "points, floors, mode, history", all: true})
+	if purge {
+		p = append(p, &forget{})
 	} else {
 		p = append(p, f.keptSteps()...)
-		p = append(p, &note{what: StateDir, why: "points, floors, mode and history stay; --purge removes them"},
-			&remove{path: manifestFile}, &removeDir{path: StateDir})
+		p = append(p, &note{what: StateDir, why: "points, floors, mode and history stay; --purge removes them"})
 	}
-	return append(p, last...)
+	return append(append(p, &remove{path: ManifestFile}, &removeDir{path: StateDir}), last...)
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 )
 
@@ -24,11 +25,14 @@ type Step interface {
 	do(ctx context.Context, m *Machine) error
 	// undo takes back what do has done, also where do failed in its midst.
 	undo(ctx context.Context, m *Machine) error
+	// undoes reports whether undo ever does anything.
+	undoes() bool
 }
 
 // inert is the undo of a step that leaves nothing to take back.
 type inert struct{}
 
+func (inert) undoes() bool                         { return false }
 func (inert) undo(context.Context, *Machine) error { return nil }
 
 // keep leaves a file, and says why.
@@ -55,6 +59,8 @@ type makeDir struct {
 	mode fs.FileMode
 	made bool
 }
+
+func (*makeDir) undoes() bool { return true }
 
 func (s *makeDir) Line() Line { return Line{"make", s.path + "/", fmt.Sprintf("mode %04o", s.mode)} }
 
@@ -85,6 +91,8 @@ type write struct {
 	old   []byte // nil: there was none
 	perm  fs.FileMode
 }
+
+func (*write) undoes() bool { return true }
 
 func (s *write) Line() Line { return Line{"write", s.path, s.why} }
 
@@ -124,6 +132,8 @@ func (s *write) undo(_ context.Context, m *Machine) error {
 // link makes a unit part of a target, as systemctl enable does, in a tree that no service manager runs on.
 type link struct{ path, to string }
 
+func (*link) undoes() bool { return true }
+
 func (s *link) Line() Line { return Line{"link", s.path, "-> " + s.to} }
 
 func (s *link) do(_ context.Context, m *Machine) error {
@@ -158,6 +168,9 @@ type removeDir struct {
 func (s *removeDir) Line() Line { return Line{"remove", s.path + "/", "if nothing else is in it"} }
 
 func (s *removeDir) do(_ context.Context, m *Machine) error {
+	if info, err := m.root.Lstat(m.at(s.path)); err == nil && !info.IsDir() {
+		return nil // a link to one is somebody's
+	}
 	dir, err := m.root.Open(m.at(s.path))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -175,12 +188,16 @@ func (s *removeDir) do(_ context.Context, m *Machine) error {
 // run runs a command; either may be missing.
 type run struct {
 	argv    []string
-	back    []string // takes it back
+	back    []string              // takes it back
+	backIf  func(m *Machine) bool // whether there is anything to take back; nil: always
 	why     string
 	lenient bool // its failure is told, and ends nothing
 	idle    bool // its failure means that there was nothing to do
-	told    error
+	heard   bool // what it says is told
+	told    []string
 }
+
+func (s *run) undoes() bool { return len(s.back) > 0 }
 
 func (s *run) Line() Line {
 	if len(s.argv) == 0 {
@@ -193,18 +210,29 @@ func (s *run) do(ctx context.Context, m *Machine) error {
 	if len(s.argv) == 0 {
 		return nil
 	}
-	_, err := m.run(ctx, s.argv...)
+	out, err := m.run(ctx, s.argv...)
+	if s.heard {
+		s.told = strings.FieldsFunc(out, func(r rune) bool { return r == '\n' })
+	}
 	switch {
-	case s.idle:
+	case err == nil || s.idle:
 		return nil
 	case s.lenient:
-		s.told, err = err, nil
+		s.told, err = append(s.told, err.Error()), nil
 	}
 	return err
 }
 
+func (s *run) notes() []Line {
+	var all []Line
+	for _, t := range s.told {
+		all = append(all, Line{"note", filepath.Base(s.argv[0]), t})
+	}
+	return all
+}
+
 func (s *run) undo(ctx context.Context, m *Machine) error {
-	if len(s.back) == 0 {
+	if len(s.back) == 0 || s.backIf != nil && !s.backIf(m) {
 		return nil
 	}
 	_, err := m.run(ctx, s.back...)
@@ -216,6 +244,8 @@ type makeSocketDirs struct {
 	run
 	there map[string]presence
 }
+
+func (*makeSocketDirs) undoes() bool { return true }
 
 func (s *makeSocketDirs) undo(_ context.Context, m *Machine) error {
 	for _, d := range socketDirs() {
@@ -234,12 +264,14 @@ type record struct {
 	before   *Manifest
 }
 
+func (*record) undoes() bool { return true }
+
 func (s *record) Line() Line {
 	why := "what is about to be written"
 	if s.manifest.Complete {
 		why = "all is written"
 	}
-	return Line{"write", manifestFile, why}
+	return Line{"write", ManifestFile, why}
 }
 
 func (s *record) do(_ context.Context, m *Machine) error {
@@ -247,18 +279,18 @@ func (s *record) do(_ context.Context, m *Machine) error {
 	if err != nil {
 		return err
 	}
-	return m.write(manifestFile, 0o600, data)
+	return m.write(ManifestFile, 0o600, data)
 }
 
 func (s *record) undo(_ context.Context, m *Machine) error {
 	if s.before == nil {
-		return m.remove(manifestFile)
+		return m.remove(ManifestFile)
 	}
 	data, err := s.before.encode()
 	if err != nil {
 		return err
 	}
-	return m.write(manifestFile, 0o600, data)
+	return m.write(ManifestFile, 0o600, data)
 }
 
 // parents lists the directories above a path, from the root down, without the root.
