@@ -20,6 +20,7 @@ export CGO_CFLAGS := $(CGO_CFLAGS) -O2 -g -Wno-deprecated-declarations
 export GOFLAGS := $(strip $(shell $(GO) env GOFLAGS) -buildvcs=false)
 
 CRASH_HOSTS ?= .*
+WINDOWS    ?= 2000
 FUZZTIME   ?= 5s
 FUZZBUDGET ?= 60s
 FUZZSEED   ?= $(shell date +%j)
@@ -71,6 +72,11 @@ fuzz: ## short fuzzing of the parsers in turn (FUZZTIME=5s each, FUZZBUDGET=60s 
 .PHONY: bench
 bench: build ## measure against the budgets in 90 s: a table, with JSON=1 one JSON object as the last line (REST=10m)
 	@$(GO) run ./test/bench $(if $(filter-out 0,$(JSON)),-json) $(if $(REST),-rest '$(REST)')
+
+.PHONY: bench-meter
+bench-meter: ## how true the meter's figures are: error and interval on simulated counters (JSON=1, CHECK=1, WINDOWS=2000)
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; $(GO) test -c -o "$$dir/bench" ./test/benchmeter; \
+	"$$dir/bench" -test.run "^TestBench$$" -windows $(WINDOWS) $(if $(filter-out 0,$(JSON)),-json) $(if $(filter-out 0,$(CHECK)),-check) $(ARGS) | grep -vx PASS
 
 .PHONY: cover
 cover: ## coverage by function, and coverage.html
