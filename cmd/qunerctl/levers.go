@@ -23,6 +23,10 @@ func (a *app) leversCmd() *cobra.Command {
 			if a.json {
 				return writeJSON(a.out, s)
 			}
+			if len(s.GetLevers()) == 0 {
+				a.out.printf("This machine has no lever: qunerctl doctor says why.\n")
+				return nil
+			}
 			a.leverTable(s.GetLevers())
 			return nil
 		},
@@ -34,7 +38,8 @@ func (a *app) leversCmd() *cobra.Command {
 moved by hand, is left to them; "take" makes it quner's, whoever else runs, and "yield" puts
 back the value found and leaves the lever alone from then on. Both survive the daemon.
 
-NAME is a lever (cpufreq/policy0) or a kind for all of it (governor, epp, package, gpu).`,
+NAME is a lever (cpufreq/policy0), several as they are listed (cpufreq/policy0-7), the beginning of
+a board's (nvml/GPU-6f1d2c44), or a kind for all of it (governor, epp, package, gpu).`,
 		Example: "  qunerctl levers\n  sudo qunerctl levers yield governor\n  sudo qunerctl levers take cpufreq/policy0 --dry-run",
 		Args:    noArgs,
 		RunE:    list.RunE,

@@ -211,17 +211,23 @@ func (s *state) setMode(m profiles.ModeState) error {
 
 // told keeps what is wrong with a subject, and logs it once when it begins, when it changes and when it ends.
 func (s *state) told(log *slog.Logger, subject string, err error) {
-	was, now := s.degraded[subject], ""
-	if err != nil {
-		now = strings.ReplaceAll(err.Error(), "\n", "; ")
-	}
-	switch now {
+	switch was, now := s.note(subject, err); now {
 	case was:
 	case "":
 		log.Info("well again", "subject", subject)
-		delete(s.degraded, subject)
 	default:
 		log.Error("not well", "subject", subject, "err", now)
-		s.degraded[subject] = now
 	}
+}
+
+// note keeps what is wrong with a subject, for the status; empty is well.
+func (s *state) note(subject string, err error) (was, now string) {
+	was = s.degraded[subject]
+	if err == nil {
+		delete(s.degraded, subject)
+		return was, ""
+	}
+	now = strings.ReplaceAll(err.Error(), "\n", "; ")
+	s.degraded[subject] = now
+	return was, now
 }

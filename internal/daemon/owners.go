@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/qunerd/quner/internal/levers"
 	"github.com/qunerd/quner/internal/profiles"
@@ -15,7 +14,8 @@ import (
 const leftByOwner = "left to others by its owner; qunerctl levers take gives it back to quner"
 
 // SetLeverOwner takes levers for quner, or leaves them to others: then the value found is put back and left alone. name
-// is a lever's, or a kind's for all of its levers. What is decided survives the daemon.
+// is a lever's, the beginning of one, a range of them, or a kind's for all of its levers. What is decided survives the
+// daemon.
 func (d *Daemon) SetLeverOwner(ctx context.Context, c Caller, name string, o profiles.Owner, dryRun bool) ([]string, []levers.Write, error) {
 	var names []string
 	var writes []levers.Write
@@ -51,24 +51,6 @@ func (d *Daemon) SetLeverOwner(ctx context.Context, c Caller, name string, o pro
 func (s *state) planOwners(ctx context.Context, d *Daemon) ([]levers.Write, error) {
 	point, _ := d.target(ctx, s)
 	return s.bank.Plan(ctx, point)
-}
-
-// named finds the levers of a name: itself, or all of its kind.
-func (s *state) named(name string) ([]string, error) {
-	var names, all []string
-	for _, l := range s.bank.Levers() {
-		all = append(all, l.Name())
-		if l.Name() == name || string(l.Kind()) == name {
-			names = append(names, l.Name())
-		}
-	}
-	if len(all) == 0 {
-		return nil, fmt.Errorf("%q: %w: there is none at all", name, ErrNoLever)
-	}
-	if len(names) == 0 {
-		return nil, fmt.Errorf("%q: %w: allowed are %s, or a kind", name, ErrNoLever, strings.Join(all, ", "))
-	}
-	return names, nil
 }
 
 // assign tells the bank who owns levers.

@@ -10,12 +10,12 @@ import (
 
 // Reload takes over what load returns: the tick, the detector's thresholds, what an untuned training gets, the base power
 // and the limits of windows hold from now on; allow_raise and the limits of the sockets from the next start on. If load
-// fails, everything stays as it was, and the status and the log say why. What is in force is brought in line, unless a
+// fails, everything stays as it was; the status says why, and the caller logs it. What is in force is brought in line, unless a
 // sweep holds the levers: then at its end.
 func (d *Daemon) Reload(ctx context.Context, load func() (config.Config, error)) error {
 	next, bad := load()
 	return errors.Join(bad, d.do(ctx, func(ctx context.Context, s *state) error {
-		s.told(d.log, "configuration", bad)
+		s.note("configuration", bad)
 		if bad == nil {
 			d.take(ctx, s, next)
 		}

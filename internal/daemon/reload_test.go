@@ -94,6 +94,20 @@ func TestABadReloadChangesNothingAndSaysSo(t *testing.T) {
 	})
 }
 
+// Who asks for a reload logs what is wrong with it; twice would be once too often.
+func TestABadReloadIsLoggedByWhoAsksForIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, told, stop := observer(t, machine(t, "workstation"), daemon.Options{Version: "test"})
+		bad := errors.New("quner.toml:3: unknown key \"nonsense\"")
+		if err := d.Reload(t.Context(), func() (config.Config, error) { return config.Config{}, bad }); !errors.Is(err, bad) {
+			t.Errorf("%v", err)
+		}
+		if err := stop(); err != nil || strings.Contains(told.String(), "nonsense") {
+			t.Errorf("%v; the daemon logged it too:\n%s", err, told)
+		}
+	})
+}
+
 // journal is a log that a test reads while it is written.
 type journal struct {
 	mu   sync.Mutex
