@@ -58,9 +58,19 @@ func (d *document) take(prefix string, table map[string]any) {
 		case isTable && prefix == "" && d.hasTable(name):
 			d.take(key+".", sub)
 		default:
-			d.errs = append(d.errs, fmt.Errorf("%s: unknown key %q: known are %s", d.at(key), key, strings.Join(Keys(), ", ")))
+			d.errs = append(d.errs, fmt.Errorf("%s: unknown key %q: %s", d.at(key), key, d.knownBeside(prefix, name)))
 		}
 	}
+}
+
+// knownBeside says what an unknown key may have been meant for: a key of the whole file that has slipped into a table at its
+// end, or one of those that its table has.
+func (d *document) knownBeside(table, name string) string {
+	if _, known := d.settings[name]; known {
+		return fmt.Sprintf("%s stands before the first [table], and this is within [%s]", name, strings.TrimSuffix(table, "."))
+	}
+	beside := slices.DeleteFunc(Keys(), func(key string) bool { return !strings.HasPrefix(key, table) })
+	return "known are " + strings.Join(beside, ", ")
 }
 
 func (d *document) hasTable(name string) bool {

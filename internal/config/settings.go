@@ -38,12 +38,23 @@ func settings(c *Config) map[string]setting {
 	}
 }
 
+// plain writes a duration as people do: "1m", not "1m0s".
+func plain(d time.Duration) string {
+	text := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, zero) {
+			text = text[:len(text)-2]
+		}
+	}
+	return text
+}
+
 func duration(to *time.Duration, lo, hi time.Duration) setting {
 	return func(value any) string {
 		text, _ := value.(string)
 		d, err := time.ParseDuration(text)
 		if err != nil || d < lo || d > hi {
-			return fmt.Sprintf("a duration from %q to %q, in quotes", lo, hi)
+			return fmt.Sprintf("a duration from %q to %q, in quotes", plain(lo), plain(hi))
 		}
 		*to = d
 		return ""
