@@ -67,7 +67,7 @@ func examine(ctx context.Context, out, log io.Writer, m *machine, asJSON bool) e
 	// A driver that does not answer is in the report.
 	closeGPUs, _ := openGPUs(ctx, m.Host)
 	defer closeGPUs()
-	logger := newLog(log, slog.LevelWarn, false)
+	logger := newLog(log, slog.LevelWarn, true)
 	report, err := doctor.Look(ctx, m.Host, leverOptions(m.Host, logger), logger)
 	if err != nil {
 		return err

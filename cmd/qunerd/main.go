@@ -141,12 +141,12 @@ func noArgs(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// newLog writes one line per event; under systemd the journal has the time already.
-func newLog(w io.Writer, level slog.Level, underSystemd bool) *slog.Logger {
+// newLog writes one line per event; timeless where the journal has the time already, or a person waits for the answer.
+func newLog(w io.Writer, level slog.Level, timeless bool) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{
 		Level: level,
 		ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
-			if underSystemd && len(groups) == 0 && a.Key == slog.TimeKey {
+			if timeless && len(groups) == 0 && a.Key == slog.TimeKey {
 				return slog.Attr{}
 			}
 			return a

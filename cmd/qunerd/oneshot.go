@@ -71,7 +71,7 @@ func restore(ctx context.Context, out, log io.Writer, force, dryRun bool) error 
 
 // record books what a command without a daemon has written.
 func record(h *host.Host, log io.Writer, call string, writes []levers.Write) error {
-	return daemon.Record(h.Var, newLog(log, slog.LevelWarn, false), uint32(os.Getuid()), call, writes) //nolint:gosec // a uid
+	return daemon.Record(h.Var, newLog(log, slog.LevelWarn, true), uint32(os.Getuid()), call, writes) //nolint:gosec // a uid
 }
 
 // withBank runs f on the levers of a machine that no daemon runs on: it takes the daemon's lock, and opens boards and
@@ -82,7 +82,7 @@ func withBank(ctx context.Context, h *host.Host, log io.Writer, f func(*levers.B
 		return err
 	}
 	defer release()
-	logger := newLog(log, slog.LevelWarn, false)
+	logger := newLog(log, slog.LevelWarn, true)
 	closeGPUs, err := openGPUs(ctx, h)
 	if err != nil {
 		logger.Warn("GPU driver does not answer; its levers are left out", "err", err)
@@ -123,7 +123,7 @@ func rollbackCommand() *cobra.Command {
 func leverOptions(h *host.Host, log *slog.Logger) levers.Options {
 	cfg, err := config.Load(h.Etc)
 	if err != nil {
-		log.Warn("configuration is not used", "err", err)
+		log.Warn("the configuration is not good; the defaults hold", "err", err)
 		cfg = config.Default()
 	}
 	return levers.Options{AllowRaise: cfg.AllowRaise}

@@ -41,7 +41,7 @@ func selftest(ctx context.Context, out, log io.Writer, dryRun, asJSON bool) erro
 	}
 	return withBank(ctx, h, log, func(bank *levers.Bank) error {
 		// No point is in force without a daemon: the way back is the host as found, also for what a dead one has left.
-		if err := daemon.LeaveOthers(h, bank, newLog(log, slog.LevelWarn, false)); err != nil {
+		if err := daemon.LeaveOthers(h, bank, newLog(log, slog.LevelWarn, true)); err != nil {
 			return err
 		}
 		tests, err := bank.Selftest(ctx, nil, dryRun)
