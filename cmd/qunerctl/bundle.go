@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -69,6 +70,9 @@ func (a *app) doctorBundle(ctx context.Context, file string, dryRun bool) error 
 	}
 	if _, err := os.Lstat(file); err == nil {
 		return errExists(file)
+	}
+	if _, err := os.Stat(filepath.Dir(file)); err != nil { // before all the work
+		return &failure{error: fmt.Errorf("--bundle %s: %w", quote(file), err), code: exitError, hint: "mkdir -p " + quote(filepath.Dir(file))}
 	}
 	salt := make([]byte, 16)
 	if _, err := rand.Read(salt); err != nil {

@@ -151,7 +151,7 @@ func TestDoctorSaysHowToStopForGood(t *testing.T) {
 	page := func(socket string) string {
 		var b strings.Builder
 		out := &screen{Writer: &b}
-		(&app{out: out, err: out, dir: socket, units: []string{dir}}).doctorPage(doctorOf("workstation"))
+		(&app{out: out, err: out, dir: socket, units: []string{dir}}).doctorPage(doctorOf("workstation"), nil)
 		return b.String()
 	}
 	const command = "  sudo systemctl disable --now qunerd.service qunerd.socket qunerd-admin.socket\n"

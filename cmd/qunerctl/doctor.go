@@ -59,17 +59,25 @@ func (a *app) doctor(ctx context.Context) error {
 	if a.json {
 		return writeJSON(a.out, r)
 	}
-	a.doctorPage(r)
+	s, err := a.status(ctx)
+	if err != nil {
+		return err
+	}
+	a.doctorPage(r, s.GetDegraded())
 	return nil
 }
 
-// doctorPage tells who contests what first, then what works, then what does not and why.
-func (a *app) doctorPage(r *qunerv1.DoctorResponse) {
+// doctorPage tells what is wrong with the daemon and who contests what first, then what works, then what does not and why.
+func (a *app) doctorPage(r *qunerv1.DoctorResponse, notWell []string) {
 	simulated := ""
 	if r.GetSimulated() {
 		simulated = " (simulated)"
 	}
 	a.out.printf("%s%s, qunerd %s\n", a.out.style(bold, r.GetHost()), simulated, r.GetVersion())
+	for _, d := range notWell {
+		a.out.printf("\n")
+		a.out.para("! not well: ", yellow, d)
+	}
 	for _, c := range r.GetConflicts() {
 		a.conflict(c, r.GetLevers())
 	}

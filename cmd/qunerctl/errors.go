@@ -104,9 +104,11 @@ func (a *app) classify(cmd *cobra.Command, err error) *failure {
 			hint: "run qunerctl as the user who runs that daemon, or without --socket and " + client.EnvSocket}
 	case errors.Is(err, client.ErrUnreachable) && errors.Is(err, fs.ErrPermission):
 		if _, other := a.otherDaemon(); !other && strings.Contains(err.Error(), "admin.sock") {
-			err = fmt.Errorf("the admin socket is for root: %w", err)
+			err = fmt.Errorf("the admin socket is for %s: %w", a.adminsWord(), err)
 		}
 		return &failure{error: err, code: exitDenied, hint: a.deniedHint()}
+	case errors.Is(err, client.ErrUnreachable) && errors.Is(err, context.DeadlineExceeded):
+		return &failure{error: err, code: exitUnreachable, hint: a.stuckHint()}
 	case errors.Is(err, client.ErrUnreachable):
 		return &failure{error: err, code: exitUnreachable, hint: a.startHint()}
 	}

@@ -2,9 +2,13 @@ package main
 
 import (
 	"os"
+	"os/exec"
+	"os/user"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -45,12 +49,52 @@ func (a *app) startHint() string {
 	dir, other := a.otherDaemon()
 	switch {
 	case other:
-		return "qunerd run --simulate workstation --dir " + quote(dir)
+		return a.program("qunerd") + " run --simulate workstation --dir " + quote(dir)
 	case a.hasUnit():
 		return a.sudo() + "systemctl start qunerd"
 	default:
-		return a.sudo() + "qunerd run"
+		return a.sudo() + a.program("qunerd") + " run"
 	}
+}
+
+// stuckHint is for sockets that are there while nobody answers: the service starts again and again, or hangs.
+func (a *app) stuckHint() string {
+	if _, other := a.otherDaemon(); other || !a.hasUnit() {
+		return a.startHint()
+	}
+	return "systemctl status qunerd says why it does not answer"
+}
+
+// adminsWord is who may use the admin socket: its directory's group may too, unless that is root's.
+func (a *app) adminsWord() string {
+	dir, _ := a.otherDaemon()
+	info, err := os.Stat(filepath.Join(dir, "quner-admin"))
+	if err != nil {
+		return "root"
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || owner.Gid == 0 {
+		return "root"
+	}
+	gid := strconv.FormatUint(uint64(owner.Gid), 10)
+	if g, err := user.LookupGroupId(gid); err == nil {
+		return "root and the group " + g.Name
+	}
+	return "root and the group " + gid
+}
+
+// program is one of quner's programs as a shell finds it: by its name, or beside this one.
+func (a *app) program(name string) string {
+	if _, err := exec.LookPath(name); err == nil {
+		return name
+	}
+	if self, err := os.Executable(); err == nil {
+		beside := filepath.Join(filepath.Dir(self), name)
+		if _, err := os.Stat(beside); err == nil {
+			return quote(beside)
+		}
+	}
+	return name
 }
 
 // logHint is where the daemon says more.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -98,7 +99,7 @@ func meterFailure(err error) error {
 
 func (a *app) meter(cmd *cobra.Command, f *meterFlags, args []string) error {
 	ctx := cmd.Context()
-	if err := f.check(); err != nil {
+	if err := f.check(cmd.Flags().Changed("work")); err != nil {
 		return meterFailure(err)
 	}
 	a.warnMisplaced(args)
@@ -179,7 +180,9 @@ func (a *app) command(args []string) (*exec.Cmd, error) {
 			hint: "give the path of an executable file, or check PATH"}
 		if errors.Is(err, fs.ErrPermission) {
 			f.code = exitNotExecutable
-			f.hint = "chmod +x " + quote(args[0])
+			if isProgram(args[0]) {
+				f.hint = "chmod +x " + quote(args[0])
+			}
 		}
 		return nil, f
 	}
@@ -187,6 +190,18 @@ func (a *app) command(args []string) (*exec.Cmd, error) {
 	cmd.Args[0] = args[0]
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.in, a.out.Writer, a.err.Writer
 	return cmd, nil
+}
+
+// isProgram tells whether a file only lacks its permission to be run: a script, or a binary.
+func isProgram(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close() //nolint:errcheck // nothing was written
+	begin := make([]byte, 4)
+	n, _ := io.ReadFull(f, begin)
+	return bytes.HasPrefix(begin[:n], []byte("#!")) || string(begin[:n]) == "\x7fELF"
 }
 
 // rootCause is the innermost error: what is around it repeats the name.

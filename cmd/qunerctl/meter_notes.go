@@ -145,13 +145,13 @@ func device(there []string, typed string) (string, error) {
 	}
 }
 
-// check refuses what makes no sense before the command starts.
-func (f *meterFlags) check() (err error) {
+// check refuses what makes no sense before the command starts. counted is whether --work was given.
+func (f *meterFlags) check(counted bool) (err error) {
 	if f.open.IdleWatts, f.open.IdleWattsPlus, err = parseIdleWatts(f.idle); err != nil {
 		return err
 	}
 	switch {
-	case !(f.close.Work >= 0) || !finite(f.close.Work):
+	case counted && !(f.close.Work > 0) || !finite(f.close.Work):
 		return fmt.Errorf("--work %g: allowed is a number above 0", f.close.Work)
 	case f.open.Unit != "" && f.close.Work == 0:
 		return errors.New("--unit says what --work counts: --work is missing")

@@ -62,7 +62,10 @@ func (a *app) statusPage(s *qunerv1.Status) {
 	for _, d := range s.GetDegraded() {
 		a.out.para("  not well: ", yellow, d)
 	}
-	a.leverTable(s.GetLevers())
+	if len(s.GetLevers()) > 0 {
+		a.out.printf("\n")
+		a.leverTable(s.GetLevers())
+	}
 	a.powerTable(s.GetDevices())
 	if n := len(s.GetMissing()); n > 0 {
 		a.out.printf("\n%s\n", a.out.style(dim, plural(n, "control")+" this host does not offer: qunerctl doctor says why"))
@@ -134,10 +137,7 @@ func (a *app) leverTable(levers []*qunerv1.LeverState) {
 			{text: state, look: look}, {text: note, look: dim},
 		})
 	}
-	if len(rows) > 0 {
-		a.out.printf("\n")
-		a.out.table([]string{"LEVER", "KIND", "NOW", "FOUND AS", "STATE", "NOTE"}, rows)
-	}
+	a.out.table([]string{"LEVER", "KIND", "NOW", "FOUND AS", "STATE", "NOTE"}, rows)
 }
 
 func (a *app) powerTable(devices []*qunerv1.DevicePower) {

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/qunerd/quner/api/client"
+)
+
+// A group that may use the admin socket is named: who is refused can ask to be let in.
+func TestAdminGroupIsNamedToWhomIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	a := &app{dir: dir}
+	if got := a.adminsWord(); got != "root" {
+		t.Errorf("with no directory: %q", got)
+	}
+	admin := filepath.Join(dir, "quner-admin")
+	if err := os.Mkdir(admin, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	gid := os.Getegid()
+	if gid == 0 {
+		gid = 54321
+		if err := os.Chown(admin, -1, gid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := "root and the group " + strconv.Itoa(gid)
+	if g, err := user.LookupGroupId(strconv.Itoa(gid)); err == nil {
+		want = "root and the group " + g.Name
+	}
+	if got := a.adminsWord(); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// Sockets that are there while nobody answers: starting the service again would help nobody.
+func TestServiceThatDoesNotAnswerIsLookedAt(t *testing.T) {
+	t.Setenv(client.EnvSocket, "")
+	units := t.TempDir()
+	if err := os.WriteFile(filepath.Join(units, "qunerd.service"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := &app{units: []string{units}}
+	stuck := fmt.Errorf("/run/quner/quner.sock: %w: %w", client.ErrUnreachable, context.DeadlineExceeded)
+	if f := a.classify(a.root(), stuck); f.code != exitUnreachable || !strings.HasPrefix(f.hint, "systemctl status qunerd") {
+		t.Errorf("exit %d, hint %q", f.code, f.hint)
+	}
+	gone := fmt.Errorf("/run/quner/quner.sock: %w: %w", client.ErrUnreachable, syscall.ECONNREFUSED)
+	if f := a.classify(a.root(), gone); f.hint != "sudo systemctl start qunerd" {
+		t.Errorf("hint %q", f.hint)
+	}
+}
+
+// A daemon that is not on PATH is named so that the hint can be pasted.
+func TestHintsNameProgramsThatCanBeFound(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &app{}
+	t.Setenv("PATH", t.TempDir())
+	if got := a.program(filepath.Base(self)); got != quote(self) {
+		t.Errorf("beside this one: %q, want %q", got, self)
+	}
+	if got := a.program("qunerd-that-is-nowhere"); got != "qunerd-that-is-nowhere" {
+		t.Errorf("nowhere: %q", got)
+	}
+	t.Setenv("PATH", filepath.Dir(self))
+	if got := a.program(filepath.Base(self)); got != filepath.Base(self) {
+		t.Errorf("on PATH: %q", got)
+	}
+}
+
+// What the shell's summary sends people to doctor for is said there.
+func TestDoctorTellsWhatIsNotWell(t *testing.T) {
+	var b strings.Builder
+	out := &screen{Writer: &b}
+	(&app{out: out, err: out}).doctorPage(doctorOf("workstation"), []string{"quner.toml:3: unknown key"})
+	if !strings.Contains(b.String(), "\n! not well: quner.toml:3: unknown key\n") {
+		t.Error(b.String())
+	}
+}
