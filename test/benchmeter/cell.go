@@ -65,7 +65,7 @@ type Figure struct {
 	Bounded   bool
 	Sampled   bool
 	Short     bool // the stretch it is of is under minSteps steps
-	Astray    bool // with wait_edge: it ended before it was asked to, or more than a step later
+	Astray    bool // with wait_edge: it ended before it was asked to, or after the step that follows
 	// What the same window is as a difference of two readings of the counter, and the energy between the two.
 	Difference      float64
 	DifferenceTruth float64
@@ -162,7 +162,8 @@ func (b *bench) window(ctx context.Context) (Figure, error) {
 		if covers == 0 { // it does not say
 			covers = b.counter.now() - opened
 		}
-		f.Truth, f.Short = b.counter.Load.Joules(opened, opened+covers), covers < minSteps*b.cell.Step
+		f.Truth = b.counter.Load.Joules(opened, opened+covers)
+		f.Short = covers.Round(b.cell.Step) < minSteps*b.cell.Step // whole steps, but for how they are late and when they are seen
 		f.Astray = covers < work || opened+covers > ask+b.longest()
 	}
 	return f, nil
@@ -184,9 +185,9 @@ func (b *bench) work() time.Duration {
 	return b.cell.Window - b.between(0, min(b.cell.Step, b.cell.Window))
 }
 
-// longest is the most that may be between a moment and the counter's next step.
+// longest is the most that may be between a moment and the counter's next step, seen half a step late.
 func (b *bench) longest() time.Duration {
-	return b.counter.Period + b.counter.Jitter + b.counter.Call
+	return b.counter.Period + b.counter.Period/2 + b.counter.Jitter + b.counter.Call
 }
 
 // between returns any time from lo to hi.
