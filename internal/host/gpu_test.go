@@ -222,3 +222,23 @@ func TestABoardThatIsLeftOutIsSaid(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestPowerSamplesOfAPlainDevice: a device that says no more than its power has one sample, of now.
+func TestPowerSamplesOfAPlainDevice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gpus := host.NewGPUs(&library{boards: []*board{{uuid: "GPU-a"}}})
+		if err := gpus.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		defer gpus.Close()
+		g := gpus.All()[0]
+		all, err := g.PowerSamples(t.Context())
+		want := host.PowerSample{Power: unit.Watt, At: time.Now(), From: host.PowerUsage}
+		if err != nil || len(all) != 1 || all[0] != want {
+			t.Errorf("samples %+v, %v; want %+v", all, err, want)
+		}
+		if !g.HasCounter(t.Context()) {
+			t.Error("its counter was not found")
+		}
+	})
+}

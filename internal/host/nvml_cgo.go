@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/dl"
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -101,7 +102,7 @@ func (d *nvmlDriver) Devices() ([]Device, error) {
 			all = append(all, lostBoard{err})
 			continue
 		}
-		all = append(all, &nvmlBoard{driver: d, handle: handle})
+		all = append(all, &nvmlBoard{driver: d, handle: handle, mean: -1})
 	}
 	return all, nil
 }
@@ -111,6 +112,10 @@ type nvmlBoard struct {
 	driver    *nvmlDriver
 	handle    nvml.Device
 	noInstant bool // the board has said that it does not tell its instant power
+	noBuffer  bool // nor keeps samples of it
+
+	seen uint64        // time stamp of the newest sample given
+	mean time.Duration // what nvmlDeviceGetPowerUsage is the mean over; negative: not asked yet
 }
 
 func (b *nvmlBoard) Info() (GPUInfo, error) {

@@ -34,6 +34,11 @@ func TestNVML(t *testing.T) {
 		{"reading", nvmlReading},
 		{"sentinel values", nvmlSentinelValues},
 		{"energy rises", nvmlEnergyRises},
+		{"no energy counter", nvmlNoCounter},
+		{"power of an instant", nvmlPowerInstant},
+		{"power from the driver's buffer", nvmlPowerBuffer},
+		{"power by a clock of the buffer's own", nvmlPowerBufferOfNoClock},
+		{"power as a mean", nvmlPowerUsage},
 		{"limit", nvmlLimit},
 		{"limit out of range", nvmlLimitOutOfRange},
 		{"limit not permitted", nvmlLimitNotPermitted},
@@ -339,11 +344,17 @@ func nvmlOpenAgain(t *testing.T, lib string) {
 
 func nvmlOld(t *testing.T, lib string) {
 	m := newMachine(t, 1)
-	r := read(t, m.board(lib))
+	m.put(0, "arch", "7") // which the library has no function to tell
+	g := m.board(lib)
+	r := read(t, g)
 	if !errors.Is(r.EnergyErr, host.ErrNotSupported) || !errors.Is(r.EnforcedErr, host.ErrNotSupported) {
 		t.Errorf("energy %v, enforced limit %v; want both not supported", r.EnergyErr, r.EnforcedErr)
 	}
 	if r.Power != 280*unit.Watt || r.PowerErr != nil || r.Limit != 300*unit.Watt {
 		t.Errorf("what an old library has: power %v, %v, limit %v", r.Power, r.PowerErr, r.Limit)
+	}
+	// A driver older than Ampere: what it tells is the power of a moment.
+	if got := only(t, g); got != (host.PowerSample{Power: 280 * unit.Watt, From: host.PowerUsage}) || g.HasCounter(t.Context()) {
+		t.Errorf("its power sample: %+v", got)
 	}
 }

@@ -7,10 +7,13 @@
  * with a plain write and state outlives the processes that use the library:
  *   power_mw util_pct mem_pct pstate    what the GPU would do uncapped
  *   instant_mw                          field 186; left out: not supported
+ *   samples                             lines "TIMESTAMP_US MW", the driver's own power samples; left out: not supported
+ *   arch pci_id                         NVML's number of the architecture; hex, device id and vendor id
  *   limit_mw                            the cap (written by the library too)
  *   enforced_mw                         the cap in force; left out: limit_mw
  *   min_mw max_mw default_mw            its range
  *   energy                              "uJ ns": integrated, min(power, limit)
+ *   no_counter                          there: the energy counter is not supported
  *   name uuid vbios pci pids            pci: "0:1:0", hex; pids: "pid pid ..."
  *   mig persistence                     0 or 1
  *   fail                                lines "FUNCTION ERRNO", "*" for all
@@ -21,7 +24,7 @@
  * answers 9, driver not loaded.
  *
  * -DOLD leaves out what a driver of 2016 did not have: the energy counter,
- * field values and the enforced limit.
+ * field values, the enforced limit and the architecture.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -278,13 +281,15 @@ API int nvmlDeviceGetVbiosVersion(dev_t_ d, char *s, u32 n)
 struct pci { char legacy[16]; u32 domain, bus, device, id, subsystem; char bus_id[32]; };
 API int nvmlDeviceGetPciInfo_v3(dev_t_ d, struct pci *p)
 {
-	char b[64];
+	char b[64], id[16];
 
 	ENTER(d);
 	NEED(p);
 	if (get(d->id, "pci", b, sizeof(b)) < 1)
 		return NOT_SUPPORTED;
 	memset(p, 0, sizeof(*p));
+	if (get(d->id, "pci_id", id, sizeof(id)) > 0)
+		p->id = strtoul(id, NULL, 16);
 	if (sscanf(b, "%x:%x:%x", &p->domain, &p->bus, &p->device) != 3)
 		return NOT_SUPPORTED;
 	snprintf(p->bus_id, sizeof(p->bus_id), "%08X:%02X:%02X.0", p->domain, p->bus, p->device);
@@ -312,9 +317,36 @@ API int nvmlDeviceGetTotalEnergyConsumption(dev_t_ d, u64 *v)
 
 	ENTER(d);
 	NEED(v);
-	return settle(d->id, &mw, v);
+	return there(d->id, "no_counter") ? NOT_SUPPORTED : settle(d->id, &mw, v);
 }
 #endif
+
+/* as the driver's buffer: the count without room for them, else as many as fit */
+struct sample { u64 at; union { u32 ui; u64 ull; } v; };
+API int nvmlDeviceGetSamples(dev_t_ d, int type, u64 seen, int *kind, u32 *n, struct sample *out)
+{
+	char b[4096], *line, *save;
+	u32 room, k = 0;
+	u64 at, mw;
+
+	ENTER(d);
+	NEED(kind);
+	NEED(n);
+	if (type != 0 || get(d->id, "samples", b, sizeof(b)) < 0)
+		return NOT_SUPPORTED;	/* 0: total power */
+	room = out ? *n : ~0u;
+	NEED(room);
+	for (line = strtok_r(b, "\n", &save); line && k < room; line = strtok_r(NULL, "\n", &save)) {
+		if (sscanf(line, "%llu %llu", &at, &mw) != 2 || at <= seen)
+			continue;
+		if (out)
+			out[k] = (struct sample){ .at = at, .v.ui = mw };
+		k++;
+	}
+	*kind = 1;	/* unsigned int */
+	*n = k;
+	return k ? OK : NOT_FOUND;
+}
 
 static int num32(dev_t_ d, const char *file, u32 *v)
 {
@@ -332,6 +364,8 @@ API int nvmlDeviceGetPowerManagementDefaultLimit(dev_t_ d, u32 *v) { ENTER(d); r
 API int nvmlDeviceGetPerformanceState(dev_t_ d, u32 *v) { ENTER(d); return num32(d, "pstate", v); }
 
 #ifndef OLD
+API int nvmlDeviceGetArchitecture(dev_t_ d, u32 *v) { ENTER(d); return num32(d, "arch", v); }
+
 API int nvmlDeviceGetEnforcedPowerLimit(dev_t_ d, u32 *v)
 {
 	ENTER(d);
