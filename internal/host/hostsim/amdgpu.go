@@ -111,10 +111,18 @@ func (s *Sim) boardText(name string, now time.Duration) (string, bool) {
 			use := s.line.drawAt(b.stepAt(now)).use[1+b.index]
 			return strconv.Itoa(int(math.Round(use*100))) + "\n", true
 		case b.files.hwmon == path.Dir(name) && isPowerReading(name):
-			return strconv.FormatInt(int64(b.power(now)), 10) + "\n", true
+			return b.powerText(now), true
+		case b.files.hwmon == path.Dir(name) && isEnergyReading(name):
+			return strconv.FormatInt(int64(b.energy()), 10) + "\n", true
 		}
 	}
 	return "", false
+}
+
+// isEnergyReading reports whether a file is the energy counter of a hardware monitor, in microjoules. amdgpu has none so
+// far; a board of a fixture may.
+func isEnergyReading(name string) bool {
+	return strings.Contains(name, "/hwmon/") && path.Base(name) == "energy1_input"
 }
 
 func isPowerReading(name string) bool {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -59,6 +60,7 @@ type board struct {
 	control *load // while power/control is "on"
 	glanced *load // the last access that kept it awake
 	wakes   int
+	says    []*untruth // of its power sensor
 }
 
 func (b *board) isNVIDIA() bool { return b.model.Kind != kindAMD }
@@ -73,8 +75,11 @@ func (s *Sim) newBoard(i int) (*board, error) {
 	g := &s.fix.model.GPUs[i]
 	b := &board{sim: s, index: i, model: g, files: s.fix.boards[i], found: watts(g.FoundW), base: unit.Energy(g.EnergyMJ) * unit.Millijoule}
 	b.phase = time.Duration(mix(s.line.parts.seed^mix(uint64(i)))%uint64(cell/time.Millisecond)) * time.Millisecond
-	if !b.isNVIDIA() {
-		return b, nil // all its state is in the tree
+	if !b.isNVIDIA() { // all its state is in the tree
+		if text, ok := s.began[path.Join(b.files.hwmon, "energy1_input")]; ok {
+			b.base = unit.Energy(firstNumber(strings.Fields(text)))
+		}
+		return b, nil
 	}
 	text, err := os.ReadFile(filepath.Join(s.dir, b.stateFile()))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -151,7 +156,13 @@ func (b *board) stepAt(now time.Duration) time.Duration {
 	return now - (now-b.phase)%cell
 }
 
-func (b *board) Energy() (unit.Energy, error) { return ask(b, "energy", b.energy) }
+func (b *board) Energy() (unit.Energy, error) {
+	e, err := ask(b, "energy", b.energy)
+	if err == nil && b.model.NoCounter {
+		return 0, fmt.Errorf("energy counter: %w", host.ErrNotSupported)
+	}
+	return e, err
+}
 
 // energy is the counter: whole millijoules up to the last step.
 func (b *board) energy() unit.Energy {
@@ -164,18 +175,6 @@ func (b *board) energy() unit.Energy {
 	sums := s.line.until(b.stepAt(now))
 	e := s.rising(boardName(b.index), sums[s.line.parts.board(b.index)].uj)
 	return (b.base + e) / unit.Millijoule * unit.Millijoule
-}
-
-func (b *board) Power() (unit.Power, error) {
-	return ask(b, "power", func() unit.Power { return b.power(b.sim.now()) })
-}
-
-// power is what the board drew at its last step, in whole milliwatts.
-func (b *board) power(now time.Duration) unit.Power {
-	at, p := b.stepAt(now), b.sim.line.parts
-	part := p.board(b.index)
-	w := p.noisy(part, int64(at/cell), b.sim.line.drawAt(at).watts[part])
-	return w / unit.Milliwatt * unit.Milliwatt
 }
 
 func (b *board) Utilisation() (float64, error) {

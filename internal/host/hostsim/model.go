@@ -72,6 +72,9 @@ type gpuModel struct {
 	HostBound float64 `toml:"host_bound"` // 0…1, part of the rate that follows the CPU's speed
 	EnergyMJ  int64   `toml:"energy_mj"`  // millijoules on the counter at the beginning
 
+	NoCounter  bool    `toml:"no_counter"`   // as boards before Volta: they tell their power, not their energy
+	PowerMeanS float64 `toml:"power_mean_s"` // seconds that the power told is the mean of; 0: it is of the last step
+
 	RefusesCap  bool    `toml:"refuses_cap"`   // as laptop boards do: the cap is not supported
 	SleepAfterS float64 `toml:"sleep_after_s"` // seconds of doing nothing until it suspends; 0: it cannot
 	AsleepW     float64 `toml:"asleep_w"`      // drawn while suspended
@@ -244,7 +247,7 @@ func (g *gpuModel) check(nth int) error {
 	return within("gpu", nth, bound{"sleep_after_s", g.SleepAfterS, 0, 3600}, bound{"asleep_w", g.AsleepW, 0, maxPart},
 		bound{"idle_w", g.IdleW, 0, maxPart}, bound{"rate_scale", g.RateScale, 1e-9, 1e12},
 		bound{"cpu_share", g.CPUShare, 0, 1}, bound{"host_bound", g.HostBound, 0, 1},
-		bound{"energy_mj", float64(g.EnergyMJ), 0, math.MaxInt64 / 4000})
+		bound{"energy_mj", float64(g.EnergyMJ), 0, math.MaxInt64 / 4000}, bound{"power_mean_s", g.PowerMeanS, 0, memory.Seconds()})
 }
 
 func watts(w float64) unit.Power { return unit.FromWatts(w) }

@@ -126,7 +126,8 @@ func (s *Sim) peek(op host.Op, name string) {
 		if b.files.hwmon == "" {
 			continue
 		}
-		if path.Dir(name) == b.files.hwmon && strings.HasPrefix(path.Base(name), "power1_") || name == b.files.busy {
+		sensor := strings.HasPrefix(path.Base(name), "power1_") || isEnergyReading(name)
+		if path.Dir(name) == b.files.hwmon && sensor || name == b.files.busy {
 			b.glance()
 		}
 	}

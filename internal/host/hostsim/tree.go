@@ -184,7 +184,7 @@ func isCounter(name string) bool {
 	case "energy_uj", "scaling_cur_freq", "gpu_busy_percent":
 		return true
 	}
-	if isPowerReading(name) {
+	if isPowerReading(name) || isEnergyReading(name) {
 		return true
 	}
 	return name == "proc/loadavg" || name == "proc/uptime" || name == "proc/stat"
