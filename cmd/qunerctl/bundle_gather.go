@@ -46,12 +46,33 @@ func (a *app) gather(ctx context.Context, b *bundle) {
 		of = " (of this machine's service; the daemon that was asked is another)"
 	}
 	data, err := os.ReadFile(b.config)
-	b.add("quner.toml", "the configuration"+of, string(data), err)
+	b.add("quner.toml", "the configuration, without its comments"+of, settings(string(data)), err)
 	b.add("versions.txt", "quner's, the kernel's and the system's version", versions(report, a.superuser), nil)
 	journal, err := output(ctx, nil, "journalctl", "--unit", systemd.Service, "--lines", journalLines, "--no-pager", "--no-hostname", "--output", "short-iso")
 	b.add("journal.txt", "the last "+journalLines+" journal lines of "+systemd.Service+of, journal, err)
 	fixture, err := captured(ctx, b.hide.salt)
 	b.addBy(b.hide.named, "machine.txtar", "this machine, for: qunerd run --simulate machine.txtar", fixture, err)
+}
+
+// settings are the lines of a configuration that set something. Its comments are for whoever wrote them.
+func settings(text string) string {
+	var kept strings.Builder
+	for line := range strings.Lines(text) {
+		quoted := false
+		end := strings.IndexFunc(line, func(r rune) bool {
+			if r == '"' || r == '\'' {
+				quoted = !quoted
+			}
+			return r == '#' && !quoted
+		})
+		if end >= 0 {
+			line = line[:end]
+		}
+		if line = strings.TrimSpace(line); strings.Contains(line, "=") || strings.HasPrefix(line, "[") {
+			fmt.Fprintln(&kept, line)
+		}
+	}
+	return kept.String()
 }
 
 // answer takes a message of the daemon's over as JSON.

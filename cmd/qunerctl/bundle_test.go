@@ -15,7 +15,7 @@ import (
 func TestABundleNamesNobody(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"quner.toml": "# for Anna Plant at PLANTED-HOST, kept in /data/people/annap/quner\ntick = \"5s\"\n",
+		"quner.toml": "# for Anna Plant at PLANTED-HOST, kept in /data/people/annap/quner\n[limits] # Rosebud's\nwindows = 7 # \"rosebud\"\n\t# rosebud = 1\n",
 		"journalctl": "#!/bin/sh\necho 'planted-host.example.org: annap on planted-host; annapolis, replanted-hosts stay'\n",
 		"qunerd":     "#!/bin/sh\necho 'no such flag: /home/annap' >&2; exit 2\n",
 	} {
@@ -42,13 +42,13 @@ func TestABundleNamesNobody(t *testing.T) {
 	for _, f := range b.files {
 		all += "\n" + f.content
 	}
-	for _, secret := range []string{"planted-host", "annap", "anna plant", "example.org", "people", "cafe"} {
+	for _, secret := range []string{"planted-host", "annap", "anna plant", "example.org", "people", "cafe", "rosebud"} {
 		text := strings.NewReplacer("annapolis", "", "replanted-hosts", "").Replace(strings.ToLower(all))
 		if i := strings.Index(text, secret); i >= 0 {
 			t.Errorf("%s is in it: %s", secret, text[max(0, i-40):min(len(text), i+40)])
 		}
 	}
-	for _, kept := range []string{"annapolis, replanted-hosts stay", "NVIDIA A40", `"daemon": "tuned"`, "no such flag", "profile training"} {
+	for _, kept := range []string{"annapolis, replanted-hosts stay", "NVIDIA A40", `"daemon": "tuned"`, "no such flag", "profile training", "[limits]\nwindows = 7\n"} {
 		if !strings.Contains(all, kept) {
 			t.Errorf("%q is not in it", kept)
 		}
