@@ -35,6 +35,9 @@ type failure struct {
 
 func (f *failure) Unwrap() error { return f.error }
 
+// lineEnds tells what ends a line: errors that were joined are told in one.
+func lineEnds(r rune) bool { return r == '\n' }
+
 func usage(err error) error { return &failure{error: err, code: exitUsage} }
 
 func usagef(hint, format string, args ...any) error {
@@ -81,7 +84,7 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 	if f.quiet {
 		return f.code
 	}
-	_, _ = fmt.Fprintf(a.err, "%s %s\n", a.err.style(red, "qunerctl:"), clean(f.Error()))
+	_, _ = fmt.Fprintf(a.err, "%s %s\n", a.err.style(red, "qunerctl:"), clean(strings.Join(strings.FieldsFunc(f.Error(), lineEnds), "; ")))
 	if f.hint != "" {
 		_, _ = fmt.Fprintf(a.err, "%s %s\n", a.err.style(bold, "hint:"), clean(f.hint))
 	}

@@ -110,7 +110,7 @@ type errand interface {
 	ask(a *app, f *install.Facts, w install.Wish) (question string)
 	// words speak of where the files go; place is empty for the machine itself.
 	words(f *install.Facts, place string) (would, does, nothing string)
-	after(ctx context.Context, a *app, place string)
+	after(ctx context.Context, a *app, place string, lines []install.Line)
 }
 
 // change looks, plans, asks and does.
@@ -193,7 +193,7 @@ func (a *app) carryOut(ctx context.Context, m *install.Machine, plan install.Pla
 	if a.json {
 		return a.installJSON(lines, true)
 	}
-	e.after(ctx, a, place)
+	e.after(ctx, a, place, lines)
 	return nil
 }
 
@@ -337,7 +337,7 @@ func (installing) ask(a *app, f *install.Facts, _ install.Wish) string {
 }
 
 // after shows what the daemon found.
-func (installing) after(ctx context.Context, a *app, place string) {
+func (installing) after(ctx context.Context, a *app, place string, _ []install.Line) {
 	if place != "" {
 		a.out.printf("quner is in %s, and starts when that system boots.\n", clean(place))
 		return
@@ -369,9 +369,13 @@ func (uninstalling) ask(_ *app, _ *install.Facts, w install.Wish) string {
 	return ""
 }
 
-func (uninstalling) after(_ context.Context, a *app, place string) {
+func (uninstalling) after(_ context.Context, a *app, place string, lines []install.Line) {
 	if place != "" {
 		a.out.printf("quner is removed from %s.\n", clean(place))
+		return
+	}
+	if slices.ContainsFunc(lines, install.Line.LeavesLever) {
+		a.out.printf("quner is removed, and the machine is as it was found but for what is said above.\n")
 		return
 	}
 	a.out.printf("quner is removed, and the machine is as it was found.\n")

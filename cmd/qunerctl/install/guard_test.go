@@ -71,13 +71,27 @@ func TestUninstallWithoutTheDaemon(t *testing.T) {
 
 func errOf(_ []Line, err error) error { return err }
 
+// What "qunerd restore" could not put back is told, and nobody says that all is as it was.
+func TestLeversThatAreLeftAreTold(t *testing.T) {
+	m := newMachine(t)
+	m.install()
+	if slices.ContainsFunc(m.uninstall(false), Line.LeavesLever) {
+		t.Error("nothing was left")
+	}
+	m.install()
+	m.restored = "cpufreq/policy0: left as it is: somebody has set it\n"
+	if !slices.ContainsFunc(m.uninstall(false), Line.LeavesLever) {
+		t.Error("a lever was left, and it is not told")
+	}
+}
+
 // A board that is not there at present keeps its entry in the journal, whatever else is forgotten.
 func TestPurgeKeepsWhatCouldNotBePutBack(t *testing.T) {
 	m := newMachine(t)
 	m.install()
 	m.put(journalFile, heldJournal)
 	lines := m.uninstall(true)
-	if m.read(journalFile) != heldJournal || !slices.ContainsFunc(lines, func(l Line) bool { return l.Do == "keep" && l.What == journalFile }) {
+	if m.read(journalFile) != heldJournal || !slices.ContainsFunc(lines, func(l Line) bool { return l.LeavesLever() }) {
 		t.Errorf("%v", lines)
 	}
 	if _, there := m.tree()["/var/lib/quner/points.json"]; there {

@@ -14,15 +14,16 @@ import (
 
 // machine is a tree with a service manager that does to it what systemd's commands do.
 type machine struct {
-	t      *testing.T
-	root   string
-	build  string // where the programs lie that are installed
-	live   bool
-	calls  []string          // commands that change something
-	state  map[string]string // of units
-	fails  map[string]error  // by command
-	rivals string            // the doctor's JSON
-	python bool              // the predecessor runs
+	t        *testing.T
+	root     string
+	build    string // where the programs lie that are installed
+	live     bool
+	calls    []string          // commands that change something
+	state    map[string]string // of units
+	fails    map[string]error  // by command
+	rivals   string            // the doctor's JSON
+	restored string            // what "qunerd restore" says
+	python   bool              // the predecessor runs
 }
 
 // newMachine is a Linux machine as far as an installation sees it, and a build of version v1.
@@ -148,6 +149,7 @@ func (m *machine) run(_ context.Context, argv ...string) (string, error) {
 			m.must(os.MkdirAll(filepath.Join(m.root, d), 0o700))
 		}
 	case line == "qunerd restore":
+		return m.restored, nil
 	default:
 		m.t.Errorf("no such command: %q", argv)
 	}

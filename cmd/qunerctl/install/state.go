@@ -33,6 +33,12 @@ func (m *Machine) held() (int, error) {
 	return len(journal.Entries), nil
 }
 
+// LeavesLever reports whether a step that was done tells of a lever that is not as it was found: "qunerd restore" has said
+// so, or the journal that knows what it was is kept.
+func (l Line) LeavesLever() bool {
+	return l.Do == "note" && l.What == "qunerd" && strings.Contains(l.Why, ": left as it is: ") || l.Do == "keep" && l.What == journalFile
+}
+
 // nothingHeld goes on only where there is nothing that the daemon's program, which is gone, would have to put back.
 type nothingHeld struct {
 	inert
