@@ -83,6 +83,7 @@ func (a *app) doctorPage(r *qunerv1.DoctorResponse, notWell []string) {
 	}
 	movable := a.doctorLevers(r.GetLevers())
 	added := a.doctorCounters(r.GetCounters())
+	a.doctorPassports(r.GetCounters())
 	for _, n := range r.GetNotes() {
 		a.out.printf("\n%s\n", n)
 	}

@@ -80,9 +80,17 @@ func doctorOf(machine string) *qunerv1.DoctorResponse {
 		&qunerv1.LeverReport{Name: "rapl/package-0", Kind: "package", Present: true, Readable: true, Value: "125 W", Reason: "BIOS_LOCKED",
 			Detail: "max_power_uw: no data available", Why: "the firmware has locked the limit", Remedy: "unlock it in the firmware's setup"})
 	r.Counters = []*qunerv1.CounterReport{
-		{Name: gpuDevice, Label: "NVIDIA A40", Backend: "nvml_counter", Counted: true},
-		{Name: "cpu/package-0", Label: "CPU package", Backend: "rapl", Counted: true},
-		{Name: "cpu/package-0/core", Label: "CPU cores", Backend: "rapl", Reason: "contained", Why: "part of another"},
+		{Name: gpuDevice, Label: "NVIDIA A40", Backend: "nvml_counter", Counted: true, Passport: &qunerv1.CounterPassport{
+			ResolutionUj: 1000, LimitUw: 450_000_000, Scope: "mig", Read: true, PeriodNs: 100_000_000, PeriodFrom: "assumed", ReadCostNs: 412_000, Coverage: 1,
+			Verdicts: &qunerv1.Verdicts{Ok: 1799},
+		}},
+		{Name: "cpu/package-0", Label: "CPU package", Backend: "rapl", Counted: true, Passport: &qunerv1.CounterPassport{
+			ResolutionUj: 61, SpanUj: 262143328911, LimitUw: 1_000_000_000, Read: true, PeriodNs: 1_020_000, PeriodFrom: "measured", JitterNs: 31_000,
+			SmallestUj: 15_000, ReadCostNs: 2_300, Coverage: 0.99721, MaxGapNs: 5_000_000_000,
+			Verdicts: &qunerv1.Verdicts{Ok: 1780, Wrap: 2, Reset_: 1, Unread: 4},
+		}},
+		{Name: "cpu/package-0/core", Label: "CPU cores", Backend: "rapl", Reason: "contained", Why: "part of another", Passport: &qunerv1.CounterPassport{
+			ResolutionUj: 61, SpanUj: 262143328911, LimitUw: 1_000_000_000}},
 		{Name: "cpu/psys", Label: "platform", Backend: "rapl", Reason: "permission", Detail: "energy_uj: permission denied", Why: "only root may read it", Remedy: "run the daemon as root"},
 	}
 	return r

@@ -68,7 +68,9 @@ func examine(ctx context.Context, out, log io.Writer, m *machine, asJSON bool) e
 	closeGPUs, _ := openGPUs(ctx, m.Host)
 	defer closeGPUs()
 	logger := newLog(log, slog.LevelWarn, true)
-	report, err := doctor.Look(ctx, m.Host, leverOptions(m.Host, logger), logger)
+	show, end := progress(log, "measuring the counters")
+	report, err := doctor.Look(ctx, m.Host, leverOptions(m.Host, logger), logger, show)
+	end()
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"log/slog"
 	"slices"
 	"strings"
 
@@ -60,6 +59,7 @@ type Counter struct {
 	Why     string        `json:"why,omitempty"` // the same in plain words
 	Detail  string        `json:"detail,omitempty"`
 	Remedy  string        `json:"remedy,omitempty"`
+	Passport
 }
 
 // Who decides about levers, beside the services in conflicts.
@@ -107,7 +107,7 @@ func Examine(ctx context.Context, h *host.Host, v View, m *meter.Meter) Report {
 func (v View) counter(s meter.Sensor) Counter {
 	c := Counter{
 		Name: s.Name, Label: s.Label, Backend: s.Backend, Counted: s.Counted, Reason: s.Reason, Detail: printable(s.Detail),
-		Why: counterWhy(s.Reason), Remedy: counterRemedy(s.Reason),
+		Why: counterWhy(s.Reason), Remedy: counterRemedy(s.Reason), Passport: passportOf(s),
 	}
 	missing := func(why host.Reason) bool {
 		return slices.ContainsFunc(v.Missing, func(m levers.Missing) bool { return m.Reason == why })
@@ -149,33 +149,6 @@ func rank(c Counter) int {
 		return 2
 	}
 	return 1
-}
-
-// Look examines a host with no daemon; its levers have the range that the owner allows. Nothing can be changed by it: every directory it sees is read-only.
-func Look(ctx context.Context, of *host.Host, allowed levers.Options, log *slog.Logger) (Report, error) {
-	seen := *of
-	h := &seen
-	h.Sys, h.Proc, h.Etc, h.Run, h.Var = h.Sys.ReadOnly(), h.Proc.ReadOnly(), h.Etc.ReadOnly(), h.Run.ReadOnly(), h.Var.ReadOnly()
-	// The bank sets aside a journal that it cannot trust. Here it cannot, says so, and that is in the report.
-	bank, err := allowed.OpenBank(ctx, h, slog.New(slog.DiscardHandler))
-	if bank == nil {
-		return Report{}, err
-	}
-	m, broken := meter.New(ctx, h, meter.Options{}, log)
-	if broken != nil {
-		return Report{}, broken
-	}
-	view := View{Levers: bank.Levers(), States: bank.States(ctx), Missing: bank.Missing(), Conflicts: Conflicts(h)}
-	hidden := errors.Is(err, fs.ErrPermission)
-	if !hidden {
-		view.Frozen = err
-	}
-	r := Examine(ctx, h, view, m)
-	others := h.Proc.Exists("self") && !h.Proc.Exists("1")
-	if note := withRoot(r, hidden, others); note != "" {
-		r.Notes = append(r.Notes, note)
-	}
-	return r, nil
 }
 
 // withRoot says what root would see in addition, if anything: the journal where that is hidden, and other people's

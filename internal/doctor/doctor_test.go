@@ -46,7 +46,7 @@ func aHost(t *testing.T, files map[string]string) *host.Host {
 // look has the host examined.
 func look(t *testing.T, h *host.Host) Report {
 	t.Helper()
-	r, err := Look(t.Context(), h, levers.Options{}, slog.New(slog.DiscardHandler))
+	r, err := Look(t.Context(), h, levers.Options{}, slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,7 @@ func (r Report) Print(w io.Writer) error {
 	}
 	r.printLevers(&b)
 	r.printCounters(&b)
+	r.printPassports(&b)
 	for _, n := range r.Notes {
 		fmt.Fprintf(&b, "\n%s\n", n)
 	}

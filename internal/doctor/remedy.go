@@ -103,6 +103,8 @@ func counterWhy(why string) string {
 		return "its driver has not answered"
 	case meter.ReasonMirrored:
 		return "it repeats another die's counter"
+	case meter.ReasonFrozen:
+		return "it stands still, which nothing that is powered does"
 	}
 	return why
 }

@@ -39,6 +39,9 @@ type GPUInfo struct {
 	PCI   string // "0000:01:00.0"
 	Name  string // "NVIDIA A40"
 	VBIOS string
+
+	MIG    bool // it is cut into slices (multi-instance GPU): what it tells is of the whole board
+	Module bool // it sits on one module with a CPU, as Grace-Hopper does: its energy counter takes in both
 }
 
 // Reading is what one visit to a board saw. Every figure has its own error, since boards differ in what they tell.

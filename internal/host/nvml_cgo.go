@@ -133,7 +133,7 @@ func (b *nvmlBoard) Info() (GPUInfo, error) {
 	}
 	pci, err := nvmlCall(b.driver, b.handle.GetPciInfo,
 		"nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetPciInfo")
-	info := GPUInfo{UUID: uuid, Name: name, VBIOS: vbios}
+	info := GPUInfo{UUID: uuid, Name: name, VBIOS: vbios, MIG: b.sliced(), Module: b.onModule()}
 	switch {
 	case err == nil:
 		info.PCI = pciAddress(pci)

@@ -31,6 +31,7 @@ func TestNVML(t *testing.T) {
 		{"init refused", nvmlInitRefused},
 		{"discovery", nvmlDiscovery},
 		{"one board lost at discovery", nvmlOneLost},
+		{"what a board's figures take in", nvmlScope},
 		{"reading", nvmlReading},
 		{"sentinel values", nvmlSentinelValues},
 		{"energy rises", nvmlEnergyRises},

@@ -59,11 +59,51 @@ type counter struct {
 	old      reading     // the base before the last break
 	hasOld   bool        //
 	credited unit.Energy // since old
+
+	tally tally
+}
+
+// tally is what a counter's readings have come to so far.
+type tally struct {
+	verdicts [recovered + 1]uint32
+	newest   reading   // the newest good one
+	moved    time.Time // of the newest good one that differed from the one before, or of the first
+	still    int       // good ones since, all the same
+}
+
+const (
+	frozenReads = 3               // readings of one value, the first not counted, before a counter is taken to stand
+	frozenTime  = 5 * time.Second // and the time they must span: whatever is powered draws something
+)
+
+// add counts a reading and its verdict.
+func (t *tally) add(r reading, v verdict) {
+	t.verdicts[v]++
+	switch {
+	case r.err != nil:
+		return
+	case t.moved.IsZero() || r.value != t.newest.value:
+		t.moved, t.still = r.at, 0
+	default:
+		t.still++
+	}
+	t.newest = r
+}
+
+// frozen reports whether the counter stands still. Time that the machine slept is not among the readings' times.
+func (t *tally) frozen() bool {
+	return t.still >= frozenReads && t.newest.at.Sub(t.moved) >= frozenTime
 }
 
 // step takes a reading and returns what it says and the energy to credit. After recovered the energy replaces what was
 // credited since the base that was returned to: it is the difference, and may be negative.
 func (c *counter) step(r reading) (verdict, unit.Energy) {
+	v, credit := c.weigh(r)
+	c.tally.add(r, v)
+	return v, credit
+}
+
+func (c *counter) weigh(r reading) (verdict, unit.Energy) {
 	if r.err != nil {
 		return unread, 0
 	}

@@ -28,6 +28,7 @@ type device struct {
 	grain   unit.Energy   // the counter's resolution
 	limit   unit.Power    // more than it can draw
 	asleep  func() time.Duration
+	pass    passport    // below the gate
 	left    atomic.Bool // a mirror of another device: not counted
 
 	gate     gate

@@ -49,6 +49,7 @@ func New(ctx context.Context, h *host.Host, o Options, log *slog.Logger) (*Meter
 			return nil, err
 		}
 		d.reported = d.line.stamp()
+		d.pass.began = d.line.now.at
 	}
 	m.compareDies(ctx)
 	m.publish()
@@ -61,8 +62,12 @@ func (m *Meter) findCPU() {
 		m.log.Warn("CPU energy counters cannot be listed", "err", err)
 	}
 	for _, z := range zones {
-		s := Sensor{Name: z.device, Label: z.label, Backend: RAPL, Detail: z.dir}
+		s := Sensor{
+			Name: z.device, Label: z.label, Backend: RAPL, Detail: z.dir, Span: z.span, Limit: z.limit, Resolution: grainOf(z.span),
+		}
 		switch z.role {
+		case nameless:
+			s.Reason, s.Detail = ReasonUnreadable, z.why
 		case contained:
 			s.Reason = ReasonContained
 		case twin:
@@ -93,7 +98,7 @@ func (m *Meter) newZone(z zone) *device {
 	}
 	d := &device{
 		name: z.device, label: z.label, kind: kind, backend: RAPL, period: raplPeriod, limit: z.limit,
-		grain:  max(1, z.span>>32),
+		grain:  grainOf(z.span),
 		source: &zoneCounter{sys: m.host.Sys, name: path.Join(powercap, z.dir, "energy_uj")},
 	}
 	return m.prepare(d, z.span)
@@ -108,7 +113,7 @@ func (m *Meter) findGPUs() {
 			source: b, board: b, period: nvmlPeriod, grain: 1000, limit: b.limit(),
 		}, 0)
 		m.devices = append(m.devices, d)
-		m.sensors = append(m.sensors, Sensor{Name: d.name, Label: d.label, Backend: d.backend, Counted: true, Detail: gpu.Info().PCI})
+		m.sensors = append(m.sensors, boardSensor(d, gpu.Info()))
 	}
 	if len(gpus) > 0 {
 		return
@@ -123,6 +128,7 @@ func (m *Meter) findGPUs() {
 // prepare gives a device its gate and its rule.
 func (m *Meter) prepare(d *device, span unit.Energy) *device {
 	d.gate = make(gate, 1)
+	d.source = &clocked{source: d.source}
 	d.asleep = m.host.Asleep
 	d.line.counter = counter{span: span, limit: d.limit}
 	d.line.marks = []*stamp{&d.tick, &d.reported}
@@ -138,8 +144,10 @@ func (m *Meter) all() []*device {
 	return append(slices.Clip(m.devices), m.psys)
 }
 
-// Run reads every source at each heartbeat while a window is open, until ctx ends. At rest no timer runs.
+// Run measures first how the CPU's counters move; that takes startProbe. Then it reads every source at each heartbeat
+// while a window is open, until ctx ends. At rest no timer runs.
 func (m *Meter) Run(ctx context.Context) error {
+	m.Probe(ctx, ProbeOptions{CPU: startProbe})
 	for {
 		select {
 		case <-ctx.Done():
@@ -154,6 +162,9 @@ func (m *Meter) Run(ctx context.Context) error {
 		}
 	}
 }
+
+// startProbe is some twenty steps of a RAPL counter.
+const startProbe = 20 * time.Millisecond
 
 // awaitBeat waits for the next point of a grid that no window's opening can shift: a stranger could else choose when CPU
 // counters are read.
@@ -210,7 +221,11 @@ func (m *Meter) publish() {
 			all = append(all, DevicePower{Device: d.name, Label: d.label, Backend: d.backend, Reason: ReasonHung})
 			continue
 		}
-		all = append(all, d.report())
+		p := d.report()
+		if d.line.counter.tally.frozen() {
+			p.Known, p.Power, p.Reason = false, 0, ReasonFrozen
+		}
+		all = append(all, p)
 		d.gate.leave()
 	}
 	m.power.Store(&all)
@@ -265,19 +280,3 @@ func (m *Meter) Devices() []string {
 
 // Power returns the mean power of each device between the last two ticks.
 func (m *Meter) Power() []DevicePower { return slices.Clone(*m.power.Load()) }
-
-// Sensors returns the passport of every energy counter, and of what is missing.
-func (m *Meter) Sensors() []Sensor {
-	all := slices.Clone(m.sensors)
-	power := m.Power()
-	for i := range all {
-		s := &all[i]
-		j := slices.IndexFunc(power, func(p DevicePower) bool { return s.Counted && p.Device == s.Name })
-		if j < 0 || power[j].Known || power[j].Reason == ReasonShortWindow || power[j].Reason == ReasonGap {
-			continue // it can be read
-		}
-		s.Reason = power[j].Reason
-		s.Counted = s.Reason != ReasonMirrored
-	}
-	return all
-}

@@ -34,6 +34,7 @@ const (
 	contained             // inside another
 	whole                 // psys: contains packages
 	twin                  // the same counter seen through another interface
+	nameless              // does not tell what it is
 )
 
 // zone is a powercap energy zone before it is opened.
@@ -44,6 +45,7 @@ type zone struct {
 	role   role
 	span   unit.Energy
 	limit  unit.Power
+	why    string // it is nameless
 }
 
 // findZones lists the zones with an energy counter and says what each is. Identity comes from names, never from an index.
@@ -53,15 +55,20 @@ func findZones(sys host.Dir) ([]zone, error) {
 		return nil, err
 	}
 	names := map[string]string{}
+	var zones []zone
 	for _, dir := range dirs {
 		if !strings.HasPrefix(dir, "intel-rapl") || !strings.Contains(dir, ":") {
 			continue
 		}
-		if name, err := sys.ReadString(path.Join(powercap, dir, "name")); err == nil && isLabel(name) {
+		switch name, err := sys.ReadString(path.Join(powercap, dir, "name")); {
+		case err != nil:
+			zones = append(zones, unnamed(dir, err.Error()))
+		case !isLabel(name):
+			zones = append(zones, unnamed(dir, fmt.Sprintf("%s: name %q is not one of a zone", dir, name)))
+		default:
 			names[dir] = name
 		}
 	}
-	var zones []zone
 	for _, dir := range dirs {
 		if name, ok := names[dir]; ok {
 			zones = append(zones, describe(sys, dir, name, names[parentOf(dir)]))
@@ -69,6 +76,11 @@ func findZones(sys host.Dir) ([]zone, error) {
 	}
 	dropTwins(zones)
 	return zones, nil
+}
+
+// unnamed is a zone that cannot be told from others: it is shown, and not counted.
+func unnamed(dir, why string) zone {
+	return zone{dir: dir, device: "cpu/@" + dir, label: "unnamed zone", role: nameless, why: why}
 }
 
 func parentOf(dir string) string {
@@ -105,6 +117,9 @@ func describe(sys host.Dir, dir, name, parent string) zone {
 func spanOf(largest unit.Energy) unit.Energy {
 	return largest + unit.Energy(math.Round(float64(largest)/(1<<32-1)))
 }
+
+// grainOf returns the unit of a counter of 32 bits.
+func grainOf(span unit.Energy) unit.Energy { return max(1, span>>32) }
 
 // limitOf returns more than a zone can draw: 1.5 times the largest of its limits, and never less than raplLimit.
 func limitOf(sys host.Dir, dir string) unit.Power {

@@ -214,13 +214,3 @@ type DevicePower struct {
 	Known   bool       `json:"known"`
 	Reason  string     `json:"reason,omitempty"`
 }
-
-// Sensor is the passport of one energy counter: what it is, and why it is not counted if it is not.
-type Sensor struct {
-	Name    string // "cpu/package-0", "gpu/GPU-…"
-	Label   string // for people
-	Backend Backend
-	Counted bool   // part of a window's sum
-	Reason  string // empty when it is counted and can be read
-	Detail  string // the fact behind the reason
-}

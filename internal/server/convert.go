@@ -166,7 +166,7 @@ func doctorOut(r doctor.Report, s *daemon.Status, fingerprint string) *qunerv1.D
 		Counters: each(r.Counters, func(c doctor.Counter) *qunerv1.CounterReport {
 			return &qunerv1.CounterReport{
 				Name: c.Name, Label: c.Label, Backend: string(c.Backend), Counted: c.Counted,
-				Reason: c.Reason, Detail: c.Detail, Remedy: c.Remedy, Why: c.Why,
+				Reason: c.Reason, Detail: c.Detail, Remedy: c.Remedy, Why: c.Why, Passport: passportOut(c.Passport),
 			}
 		}),
 		Conflicts: each(r.Conflicts, func(c doctor.Conflict) *qunerv1.ConflictReport {

@@ -9,6 +9,8 @@
  *   instant_mw                          field 186; left out: not supported
  *   samples                             lines "TIMESTAMP_US MW", the driver's own power samples; left out: not supported
  *   arch pci_id                         NVML's number of the architecture; hex, device id and vendor id
+ *   module_mw c2c_links                 of a board on a module with a CPU: the
+ *                                       module's power, chip-to-chip links
  *   limit_mw                            the cap (written by the library too)
  *   enforced_mw                         the cap in force; left out: limit_mw
  *   min_mw max_mw default_mw            its range
@@ -379,7 +381,12 @@ API int nvmlDeviceGetFieldValues(dev_t_ d, int n, struct field *f)
 	NEED(f);
 	for (int i = 0; i < n; i++) {
 		f[i].type = 1;	/* unsigned int */
-		f[i].err = f[i].id == 186 ? num32(d, "instant_mw", &f[i].v.ui) : NOT_SUPPORTED;
+		if (f[i].id == 170)
+			f[i].err = num32(d, "c2c_links", &f[i].v.ui);
+		else if (f[i].id == 186 && f[i].scope <= 1)
+			f[i].err = num32(d, f[i].scope ? "module_mw" : "instant_mw", &f[i].v.ui);
+		else
+			f[i].err = NOT_SUPPORTED;
 	}
 	return OK;
 }

@@ -20,6 +20,8 @@ var volatile = []struct {
 }{
 	{regexp.MustCompile(`[0-9]+(\.[0-9]+)? (± [0-9.]+ )?m?J\b`), "# J"},
 	{regexp.MustCompile(`[0-9]+\.[0-9]+ W`), "# W"},
+	{regexp.MustCompile(`(?m)^  COUNTER +STEP EVERY .*$`), "  COUNTER  STEP EVERY …"},
+	{regexp.MustCompile(`(?m)^(  [a-z]+/\S+) +(under )?[0-9.]+ [mµ]?s.* good\b.*$`), "$1  …"},
 	{regexp.MustCompile(`up [0-9.]+ m?s`), "up # s"},
 	{regexp.MustCompile(`[0-9]+\.[0-9]+ s\b`), "# s"},
 	{regexp.MustCompile(`load [0-9.]+ on`), "load # on"},

@@ -1152,6 +1152,7 @@ type CounterReport struct {
 	Detail        string                 `protobuf:"bytes,6,opt,name=detail,proto3" json:"detail,omitempty"`    // as the host told it
 	Remedy        string                 `protobuf:"bytes,7,opt,name=remedy,proto3" json:"remedy,omitempty"`
 	Why           string                 `protobuf:"bytes,8,opt,name=why,proto3" json:"why,omitempty"` // the reason in plain words
+	Passport      *CounterPassport       `protobuf:"bytes,9,opt,name=passport,proto3" json:"passport,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1242,6 +1243,255 @@ func (x *CounterReport) GetWhy() string {
 	return ""
 }
 
+func (x *CounterReport) GetPassport() *CounterPassport {
+	if x != nil {
+		return x.Passport
+	}
+	return nil
+}
+
+// CounterPassport is what is known of how a counter moves, and what its readings have come to since the daemon began.
+type CounterPassport struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ResolutionUj  int64                  `protobuf:"varint,1,opt,name=resolution_uj,json=resolutionUj,proto3" json:"resolution_uj,omitempty"` // its unit, as its range or its interface tells; 0 where that is not known
+	SpanUj        int64                  `protobuf:"varint,2,opt,name=span_uj,json=spanUj,proto3" json:"span_uj,omitempty"`                   // where it wraps; 0: never, and every fall is a reset
+	LimitUw       int64                  `protobuf:"varint,3,opt,name=limit_uw,json=limitUw,proto3" json:"limit_uw,omitempty"`                // more than the device can draw: a steeper rise is a jump
+	Scope         string                 `protobuf:"bytes,4,opt,name=scope,proto3" json:"scope,omitempty"`                                    // what it takes in beside its device: "mig", "module"; empty: nothing
+	Read          bool                   `protobuf:"varint,5,opt,name=read,proto3" json:"read,omitempty"`                                     // the daemon reads it; else nothing below is set
+	PeriodNs      int64                  `protobuf:"varint,6,opt,name=period_ns,json=periodNs,proto3" json:"period_ns,omitempty"`             // between its steps
+	PeriodFrom    string                 `protobuf:"bytes,7,opt,name=period_from,json=periodFrom,proto3" json:"period_from,omitempty"`        // "measured", "at_most", "assumed"
+	JitterNs      int64                  `protobuf:"varint,8,opt,name=jitter_ns,json=jitterNs,proto3" json:"jitter_ns,omitempty"`             // standard deviation of the intervals between its steps, where they were measured
+	SmallestUj    int64                  `protobuf:"varint,9,opt,name=smallest_uj,json=smallestUj,proto3" json:"smallest_uj,omitempty"`       // least that it rose by while it was polled; 0: it was not polled, or did not move
+	ReadCostNs    int64                  `protobuf:"varint,10,opt,name=read_cost_ns,json=readCostNs,proto3" json:"read_cost_ns,omitempty"`    // median time of a reading
+	Coverage      float64                `protobuf:"fixed64,11,opt,name=coverage,proto3" json:"coverage,omitempty"`                           // share of the time since the first look of which the energy is known, 0…1
+	MaxGapNs      int64                  `protobuf:"varint,12,opt,name=max_gap_ns,json=maxGapNs,proto3" json:"max_gap_ns,omitempty"`          // longest time since then without that
+	Verdicts      *Verdicts              `protobuf:"bytes,13,opt,name=verdicts,proto3" json:"verdicts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CounterPassport) Reset() {
+	*x = CounterPassport{}
+	mi := &file_quner_v1_status_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CounterPassport) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CounterPassport) ProtoMessage() {}
+
+func (x *CounterPassport) ProtoReflect() protoreflect.Message {
+	mi := &file_quner_v1_status_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CounterPassport.ProtoReflect.Descriptor instead.
+func (*CounterPassport) Descriptor() ([]byte, []int) {
+	return file_quner_v1_status_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *CounterPassport) GetResolutionUj() int64 {
+	if x != nil {
+		return x.ResolutionUj
+	}
+	return 0
+}
+
+func (x *CounterPassport) GetSpanUj() int64 {
+	if x != nil {
+		return x.SpanUj
+	}
+	return 0
+}
+
+func (x *CounterPassport) GetLimitUw() int64 {
+	if x != nil {
+		return x.LimitUw
+	}
+	return 0
+}
+
+func (x *CounterPassport) GetScope() string {
+	if x != nil {
+		return x.Scope
+	}
+	return ""
+}
+
+func (x *CounterPassport) GetRead() bool {
+	if x != nil {
+		return x.Read
+	}
+	return false
+}
+
+func (x *CounterPassport) GetPeriodNs() int64 {
+	if x != nil {
+		return x.PeriodNs
+	}
+	return 0
+}
+
+func (x *CounterPassport) GetPeriodFrom() string {
+	if x != nil {
+		return x.PeriodFrom
+	}
+	return ""
+}
+
+func (x *CounterPassport) GetJitterNs() int64 {
+	if x != nil {
+		return x.JitterNs
+	}
+	return 0
+}
+
+func (x *CounterPassport) GetSmallestUj() int64 {
+	if x != nil {
+		return x.SmallestUj
+	}
+	return 0
+}
+
+func (x *CounterPassport) GetReadCostNs() int64 {
+	if x != nil {
+		return x.ReadCostNs
+	}
+	return 0
+}
+
+func (x *CounterPassport) GetCoverage() float64 {
+	if x != nil {
+		return x.Coverage
+	}
+	return 0
+}
+
+func (x *CounterPassport) GetMaxGapNs() int64 {
+	if x != nil {
+		return x.MaxGapNs
+	}
+	return 0
+}
+
+func (x *CounterPassport) GetVerdicts() *Verdicts {
+	if x != nil {
+		return x.Verdicts
+	}
+	return nil
+}
+
+// Verdicts counts what the readings of a counter were taken for.
+type Verdicts struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ok            uint32                 `protobuf:"varint,1,opt,name=ok,proto3" json:"ok,omitempty"`               // a rise the device can have drawn
+	Ambiguous     uint32                 `protobuf:"varint,2,opt,name=ambiguous,proto3" json:"ambiguous,omitempty"` // a rise, but one more wrap would fit as well
+	Wrap          uint32                 `protobuf:"varint,3,opt,name=wrap,proto3" json:"wrap,omitempty"`           // it passed its end
+	Reset_        uint32                 `protobuf:"varint,4,opt,name=reset,proto3" json:"reset,omitempty"`         // it started anew
+	Jump          uint32                 `protobuf:"varint,5,opt,name=jump,proto3" json:"jump,omitempty"`           // it rose by more than the device can draw
+	Backward      uint32                 `protobuf:"varint,6,opt,name=backward,proto3" json:"backward,omitempty"`   // it fell to a value that nothing explains
+	Recovered     uint32                 `protobuf:"varint,7,opt,name=recovered,proto3" json:"recovered,omitempty"` // what looked like a jump or a reset was a glitch
+	Unread        uint32                 `protobuf:"varint,8,opt,name=unread,proto3" json:"unread,omitempty"`       // reading it failed
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Verdicts) Reset() {
+	*x = Verdicts{}
+	mi := &file_quner_v1_status_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Verdicts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Verdicts) ProtoMessage() {}
+
+func (x *Verdicts) ProtoReflect() protoreflect.Message {
+	mi := &file_quner_v1_status_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Verdicts.ProtoReflect.Descriptor instead.
+func (*Verdicts) Descriptor() ([]byte, []int) {
+	return file_quner_v1_status_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *Verdicts) GetOk() uint32 {
+	if x != nil {
+		return x.Ok
+	}
+	return 0
+}
+
+func (x *Verdicts) GetAmbiguous() uint32 {
+	if x != nil {
+		return x.Ambiguous
+	}
+	return 0
+}
+
+func (x *Verdicts) GetWrap() uint32 {
+	if x != nil {
+		return x.Wrap
+	}
+	return 0
+}
+
+func (x *Verdicts) GetReset_() uint32 {
+	if x != nil {
+		return x.Reset_
+	}
+	return 0
+}
+
+func (x *Verdicts) GetJump() uint32 {
+	if x != nil {
+		return x.Jump
+	}
+	return 0
+}
+
+func (x *Verdicts) GetBackward() uint32 {
+	if x != nil {
+		return x.Backward
+	}
+	return 0
+}
+
+func (x *Verdicts) GetRecovered() uint32 {
+	if x != nil {
+		return x.Recovered
+	}
+	return 0
+}
+
+func (x *Verdicts) GetUnread() uint32 {
+	if x != nil {
+		return x.Unread
+	}
+	return 0
+}
+
 type ListPointsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1250,7 +1500,7 @@ type ListPointsRequest struct {
 
 func (x *ListPointsRequest) Reset() {
 	*x = ListPointsRequest{}
-	mi := &file_quner_v1_status_proto_msgTypes[15]
+	mi := &file_quner_v1_status_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1262,7 +1512,7 @@ func (x *ListPointsRequest) String() string {
 func (*ListPointsRequest) ProtoMessage() {}
 
 func (x *ListPointsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_status_proto_msgTypes[15]
+	mi := &file_quner_v1_status_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1275,7 +1525,7 @@ func (x *ListPointsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPointsRequest.ProtoReflect.Descriptor instead.
 func (*ListPointsRequest) Descriptor() ([]byte, []int) {
-	return file_quner_v1_status_proto_rawDescGZIP(), []int{15}
+	return file_quner_v1_status_proto_rawDescGZIP(), []int{17}
 }
 
 type ListPointsResponse struct {
@@ -1287,7 +1537,7 @@ type ListPointsResponse struct {
 
 func (x *ListPointsResponse) Reset() {
 	*x = ListPointsResponse{}
-	mi := &file_quner_v1_status_proto_msgTypes[16]
+	mi := &file_quner_v1_status_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1299,7 +1549,7 @@ func (x *ListPointsResponse) String() string {
 func (*ListPointsResponse) ProtoMessage() {}
 
 func (x *ListPointsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_status_proto_msgTypes[16]
+	mi := &file_quner_v1_status_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1312,7 +1562,7 @@ func (x *ListPointsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPointsResponse.ProtoReflect.Descriptor instead.
 func (*ListPointsResponse) Descriptor() ([]byte, []int) {
-	return file_quner_v1_status_proto_rawDescGZIP(), []int{16}
+	return file_quner_v1_status_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListPointsResponse) GetPoints() []*TunedPoint {
@@ -1348,7 +1598,7 @@ type TunedPoint struct {
 
 func (x *TunedPoint) Reset() {
 	*x = TunedPoint{}
-	mi := &file_quner_v1_status_proto_msgTypes[17]
+	mi := &file_quner_v1_status_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1360,7 +1610,7 @@ func (x *TunedPoint) String() string {
 func (*TunedPoint) ProtoMessage() {}
 
 func (x *TunedPoint) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_status_proto_msgTypes[17]
+	mi := &file_quner_v1_status_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1373,7 +1623,7 @@ func (x *TunedPoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunedPoint.ProtoReflect.Descriptor instead.
 func (*TunedPoint) Descriptor() ([]byte, []int) {
-	return file_quner_v1_status_proto_rawDescGZIP(), []int{17}
+	return file_quner_v1_status_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TunedPoint) GetId() string {
@@ -1598,7 +1848,7 @@ const file_quner_v1_status_proto_rawDesc = "" +
 	"\x05owner\x18\f \x01(\tR\x05owner\x12\x14\n" +
 	"\x05state\x18\r \x01(\tR\x05state\x12\x14\n" +
 	"\x05found\x18\x0e \x01(\tR\x05found\x12\x10\n" +
-	"\x03why\x18\x0f \x01(\tR\x03why\"\xc7\x01\n" +
+	"\x03why\x18\x0f \x01(\tR\x03why\"\xfe\x01\n" +
 	"\rCounterReport\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05label\x18\x02 \x01(\tR\x05label\x12\x18\n" +
@@ -1607,7 +1857,36 @@ const file_quner_v1_status_proto_rawDesc = "" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x16\n" +
 	"\x06detail\x18\x06 \x01(\tR\x06detail\x12\x16\n" +
 	"\x06remedy\x18\a \x01(\tR\x06remedy\x12\x10\n" +
-	"\x03why\x18\b \x01(\tR\x03why\"\x13\n" +
+	"\x03why\x18\b \x01(\tR\x03why\x125\n" +
+	"\bpassport\x18\t \x01(\v2\x19.quner.v1.CounterPassportR\bpassport\"\x9c\x03\n" +
+	"\x0fCounterPassport\x12#\n" +
+	"\rresolution_uj\x18\x01 \x01(\x03R\fresolutionUj\x12\x17\n" +
+	"\aspan_uj\x18\x02 \x01(\x03R\x06spanUj\x12\x19\n" +
+	"\blimit_uw\x18\x03 \x01(\x03R\alimitUw\x12\x14\n" +
+	"\x05scope\x18\x04 \x01(\tR\x05scope\x12\x12\n" +
+	"\x04read\x18\x05 \x01(\bR\x04read\x12\x1b\n" +
+	"\tperiod_ns\x18\x06 \x01(\x03R\bperiodNs\x12\x1f\n" +
+	"\vperiod_from\x18\a \x01(\tR\n" +
+	"periodFrom\x12\x1b\n" +
+	"\tjitter_ns\x18\b \x01(\x03R\bjitterNs\x12\x1f\n" +
+	"\vsmallest_uj\x18\t \x01(\x03R\n" +
+	"smallestUj\x12 \n" +
+	"\fread_cost_ns\x18\n" +
+	" \x01(\x03R\n" +
+	"readCostNs\x12\x1a\n" +
+	"\bcoverage\x18\v \x01(\x01R\bcoverage\x12\x1c\n" +
+	"\n" +
+	"max_gap_ns\x18\f \x01(\x03R\bmaxGapNs\x12.\n" +
+	"\bverdicts\x18\r \x01(\v2\x12.quner.v1.VerdictsR\bverdicts\"\xc8\x01\n" +
+	"\bVerdicts\x12\x0e\n" +
+	"\x02ok\x18\x01 \x01(\rR\x02ok\x12\x1c\n" +
+	"\tambiguous\x18\x02 \x01(\rR\tambiguous\x12\x12\n" +
+	"\x04wrap\x18\x03 \x01(\rR\x04wrap\x12\x14\n" +
+	"\x05reset\x18\x04 \x01(\rR\x05reset\x12\x12\n" +
+	"\x04jump\x18\x05 \x01(\rR\x04jump\x12\x1a\n" +
+	"\bbackward\x18\x06 \x01(\rR\bbackward\x12\x1c\n" +
+	"\trecovered\x18\a \x01(\rR\trecovered\x12\x16\n" +
+	"\x06unread\x18\b \x01(\rR\x06unread\"\x13\n" +
 	"\x11ListPointsRequest\"B\n" +
 	"\x12ListPointsResponse\x12,\n" +
 	"\x06points\x18\x01 \x03(\v2\x14.quner.v1.TunedPointR\x06points\"\xeb\x04\n" +
@@ -1655,7 +1934,7 @@ func file_quner_v1_status_proto_rawDescGZIP() []byte {
 	return file_quner_v1_status_proto_rawDescData
 }
 
-var file_quner_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_quner_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_quner_v1_status_proto_goTypes = []any{
 	(*StatusRequest)(nil),       // 0: quner.v1.StatusRequest
 	(*StatusResponse)(nil),      // 1: quner.v1.StatusResponse
@@ -1672,45 +1951,49 @@ var file_quner_v1_status_proto_goTypes = []any{
 	(*ConflictReport)(nil),      // 12: quner.v1.ConflictReport
 	(*LeverReport)(nil),         // 13: quner.v1.LeverReport
 	(*CounterReport)(nil),       // 14: quner.v1.CounterReport
-	(*ListPointsRequest)(nil),   // 15: quner.v1.ListPointsRequest
-	(*ListPointsResponse)(nil),  // 16: quner.v1.ListPointsResponse
-	(*TunedPoint)(nil),          // 17: quner.v1.TunedPoint
-	(Profile)(0),                // 18: quner.v1.Profile
-	(*Missing)(nil),             // 19: quner.v1.Missing
-	(Mode)(0),                   // 20: quner.v1.Mode
-	(*Setting)(nil),             // 21: quner.v1.Setting
+	(*CounterPassport)(nil),     // 15: quner.v1.CounterPassport
+	(*Verdicts)(nil),            // 16: quner.v1.Verdicts
+	(*ListPointsRequest)(nil),   // 17: quner.v1.ListPointsRequest
+	(*ListPointsResponse)(nil),  // 18: quner.v1.ListPointsResponse
+	(*TunedPoint)(nil),          // 19: quner.v1.TunedPoint
+	(Profile)(0),                // 20: quner.v1.Profile
+	(*Missing)(nil),             // 21: quner.v1.Missing
+	(Mode)(0),                   // 22: quner.v1.Mode
+	(*Setting)(nil),             // 23: quner.v1.Setting
 }
 var file_quner_v1_status_proto_depIdxs = []int32{
 	4,  // 0: quner.v1.StatusResponse.status:type_name -> quner.v1.Status
 	4,  // 1: quner.v1.WatchStatusResponse.status:type_name -> quner.v1.Status
-	18, // 2: quner.v1.Status.profile:type_name -> quner.v1.Profile
+	20, // 2: quner.v1.Status.profile:type_name -> quner.v1.Profile
 	5,  // 3: quner.v1.Status.mode:type_name -> quner.v1.ModeState
 	6,  // 4: quner.v1.Status.levers:type_name -> quner.v1.LeverState
-	19, // 5: quner.v1.Status.missing:type_name -> quner.v1.Missing
+	21, // 5: quner.v1.Status.missing:type_name -> quner.v1.Missing
 	7,  // 6: quner.v1.Status.devices:type_name -> quner.v1.DevicePower
 	8,  // 7: quner.v1.Status.signal:type_name -> quner.v1.Signal
 	9,  // 8: quner.v1.Status.tune:type_name -> quner.v1.TuneState
-	20, // 9: quner.v1.ModeState.mode:type_name -> quner.v1.Mode
-	18, // 10: quner.v1.Signal.proposes:type_name -> quner.v1.Profile
+	22, // 9: quner.v1.ModeState.mode:type_name -> quner.v1.Mode
+	20, // 10: quner.v1.Signal.proposes:type_name -> quner.v1.Profile
 	13, // 11: quner.v1.DoctorResponse.levers:type_name -> quner.v1.LeverReport
 	14, // 12: quner.v1.DoctorResponse.counters:type_name -> quner.v1.CounterReport
 	12, // 13: quner.v1.DoctorResponse.conflicts:type_name -> quner.v1.ConflictReport
-	17, // 14: quner.v1.ListPointsResponse.points:type_name -> quner.v1.TunedPoint
-	18, // 15: quner.v1.TunedPoint.profile:type_name -> quner.v1.Profile
-	21, // 16: quner.v1.TunedPoint.settings:type_name -> quner.v1.Setting
-	0,  // 17: quner.v1.StatusService.Status:input_type -> quner.v1.StatusRequest
-	2,  // 18: quner.v1.StatusService.WatchStatus:input_type -> quner.v1.WatchStatusRequest
-	10, // 19: quner.v1.StatusService.Doctor:input_type -> quner.v1.DoctorRequest
-	15, // 20: quner.v1.StatusService.ListPoints:input_type -> quner.v1.ListPointsRequest
-	1,  // 21: quner.v1.StatusService.Status:output_type -> quner.v1.StatusResponse
-	3,  // 22: quner.v1.StatusService.WatchStatus:output_type -> quner.v1.WatchStatusResponse
-	11, // 23: quner.v1.StatusService.Doctor:output_type -> quner.v1.DoctorResponse
-	16, // 24: quner.v1.StatusService.ListPoints:output_type -> quner.v1.ListPointsResponse
-	21, // [21:25] is the sub-list for method output_type
-	17, // [17:21] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	15, // 14: quner.v1.CounterReport.passport:type_name -> quner.v1.CounterPassport
+	16, // 15: quner.v1.CounterPassport.verdicts:type_name -> quner.v1.Verdicts
+	19, // 16: quner.v1.ListPointsResponse.points:type_name -> quner.v1.TunedPoint
+	20, // 17: quner.v1.TunedPoint.profile:type_name -> quner.v1.Profile
+	23, // 18: quner.v1.TunedPoint.settings:type_name -> quner.v1.Setting
+	0,  // 19: quner.v1.StatusService.Status:input_type -> quner.v1.StatusRequest
+	2,  // 20: quner.v1.StatusService.WatchStatus:input_type -> quner.v1.WatchStatusRequest
+	10, // 21: quner.v1.StatusService.Doctor:input_type -> quner.v1.DoctorRequest
+	17, // 22: quner.v1.StatusService.ListPoints:input_type -> quner.v1.ListPointsRequest
+	1,  // 23: quner.v1.StatusService.Status:output_type -> quner.v1.StatusResponse
+	3,  // 24: quner.v1.StatusService.WatchStatus:output_type -> quner.v1.WatchStatusResponse
+	11, // 25: quner.v1.StatusService.Doctor:output_type -> quner.v1.DoctorResponse
+	18, // 26: quner.v1.StatusService.ListPoints:output_type -> quner.v1.ListPointsResponse
+	23, // [23:27] is the sub-list for method output_type
+	19, // [19:23] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_quner_v1_status_proto_init() }
@@ -1721,14 +2004,14 @@ func file_quner_v1_status_proto_init() {
 	file_quner_v1_common_proto_init()
 	file_quner_v1_status_proto_msgTypes[7].OneofWrappers = []any{}
 	file_quner_v1_status_proto_msgTypes[8].OneofWrappers = []any{}
-	file_quner_v1_status_proto_msgTypes[17].OneofWrappers = []any{}
+	file_quner_v1_status_proto_msgTypes[19].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quner_v1_status_proto_rawDesc), len(file_quner_v1_status_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   18,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

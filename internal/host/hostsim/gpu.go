@@ -144,7 +144,9 @@ func ask[T any](b *board, call string, f func() T) (T, error) {
 
 func (b *board) Info() (host.GPUInfo, error) {
 	return ask(b, "info", func() host.GPUInfo {
-		return host.GPUInfo{UUID: b.model.UUID, PCI: b.model.PCI, Name: b.model.Name, VBIOS: b.model.VBIOS}
+		return host.GPUInfo{
+			UUID: b.model.UUID, PCI: b.model.PCI, Name: b.model.Name, VBIOS: b.model.VBIOS, MIG: b.model.MIG, Module: b.model.Module,
+		}
 	})
 }
 

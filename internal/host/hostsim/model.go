@@ -75,6 +75,8 @@ type gpuModel struct {
 	NoCounter  bool    `toml:"no_counter"`   // as boards before Volta: they tell their power, not their energy
 	PowerMeanS float64 `toml:"power_mean_s"` // seconds that the power told is the mean of; 0: it is of the last step
 
+	MIG         bool    `toml:"mig"`           // it is cut into slices
+	Module      bool    `toml:"module"`        // it shares a module with a CPU
 	RefusesCap  bool    `toml:"refuses_cap"`   // as laptop boards do: the cap is not supported
 	SleepAfterS float64 `toml:"sleep_after_s"` // seconds of doing nothing until it suspends; 0: it cannot
 	AsleepW     float64 `toml:"asleep_w"`      // drawn while suspended
