@@ -27,7 +27,7 @@ type daemon struct {
 	qunerv1.UnimplementedAdminServiceServer
 
 	dir     string
-	machine string // "workstation", "vm", "hostile"
+	machine string // "workstation", "vm", "hostile", "brief"
 	deny    error  // what every admin call answers, if anything
 	verdict string // of a sweep
 
@@ -228,9 +228,10 @@ func (d *daemon) Session(stream grpc.BidiStreamingServer[qunerv1.SessionRequest,
 					Code: uint32(codes.InvalidArgument), Message: `device "nonsense": there is none`}}
 				break
 			}
-			d.note("opened", "%v %v", opened.GetIdleWatts(), opened.GetIdleWattsUncertainty())
+			d.note("opened", "%v %v wait_edge=%t", opened.GetIdleWatts(), opened.GetIdleWattsUncertainty(), opened.GetWaitEdge())
 			answer.Event = &qunerv1.SessionResponse_Opened{Opened: &qunerv1.WindowOpened{Id: "1"}}
 		default:
+			d.note("closed", "synced=%t wait_edge=%t", r.GetClose().GetSynced(), r.GetClose().GetWaitEdge())
 			answer.Event = &qunerv1.SessionResponse_Closed{Closed: windowResult(d.machine, opened, r.GetClose())}
 		}
 		if err := stream.Send(answer); err != nil {

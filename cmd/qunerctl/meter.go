@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
 	"github.com/qunerd/quner/api/client"
@@ -39,41 +40,82 @@ type meterFlags struct {
 	close  client.CloseOptions
 	idle   string
 	output string
+
+	span     string // --for, as typed
+	lasts    time.Duration
+	waitEdge bool
+	sampled  bool // nothing but a measurement will do
 }
 
 func (a *app) meterCmd() *cobra.Command {
 	f := new(meterFlags)
 	cmd := &cobra.Command{
-		Use:   "meter [flags] -- COMMAND [ARG…]",
-		Short: "Joules of a command",
+		Use:   "meter [flags] -- COMMAND [ARG…] | --for DURATION",
+		Short: "Joules of a command, or of the machine for a while",
 		Long: `Run COMMAND and tell on standard error what it cost in joules, as "perf stat" does.
 COMMAND keeps its standard streams and signals, and its exit status is meter's. A
 daemon that cannot be reached costs the figure, never the command. Failures before
 COMMAND starts, wrong flags too, are 125, 126 (not executable) and 127 (not found).
 
-Joules are above idle where the idle floor is given. gpu= and cpu= are the watts of all
-boards or of all CPU devices together: they are divided among those in proportion to what
-each drew. A device may be named by itself instead, or by the beginning of its name; what
-it is given is not part of its kind's.`,
+With --for there is no COMMAND: the machine is metered for that long, 1s to 24h, and
+the result goes to standard output. Ctrl-C ends it early, with the result.
+
+A figure has its 95 % interval: what the counters' steps may hide at the two ends,
+the idle floor's own ±, and the sensor's. Fewer than three steps of a counter (100 ms
+each on a board, 1 ms on a package) are no measurement: the result is then unknown,
+with what it was at most. Let it run for longer, or do it many times over in one go
+(--work 20 --unit runs). With --wait-edge the figure begins and ends at steps of the
+counters, which leaves next to nothing hidden and costs up to 100 ms at either end;
+what the machine draws in those is part of the figure.
+
+Joules are above idle where the idle floor is given. gpu= and cpu= are the watts of
+all boards or of all CPU devices together: they are divided among those in proportion
+to what each drew. A device may be named by itself instead, or by the beginning of its
+name; what it is given is not part of its kind's.`,
 		Example: "  qunerctl meter -- make -j8\n" +
+			"  qunerctl meter --for 60s\n" +
 			"  qunerctl meter --idle-watts gpu=50±2,cpu=20 --work 10000 --unit tokens -- ./generate\n" +
-			"  qunerctl meter --devices gpu -- ./train",
-		Args: func(_ *cobra.Command, args []string) error {
+			"  qunerctl meter --devices gpu --wait-edge -- ./infer",
+		Args: f.either,
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return meterFailure(usagef("qunerctl meter -- COMMAND", "meter: which command?"))
+				return a.meterFor(cmd, f)
 			}
-			return nil
+			return a.meter(cmd, f, args)
 		},
-		RunE: func(cmd *cobra.Command, args []string) error { return a.meter(cmd, f, args) },
 	}
-	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return meterFailure(a.flagError(cmd, err)) })
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if err = a.flagError(cmd, err); a.runsCommand() {
+			err = meterFailure(err)
+		}
+		return err
+	})
 	cmd.PersistentPreRunE = func(*cobra.Command, []string) error {
 		if err := a.checkSocket(); err != nil {
 			return meterFailure(err)
 		}
 		return nil
 	}
-	flags := cmd.Flags()
+	f.add(cmd.Flags())
+	_ = cmd.RegisterFlagCompletionFunc("devices", a.deviceNames) // the flag is there
+	oneOf(cmd, "unit", "tokens", "requests", "samples", "steps", "runs")
+	return cmd
+}
+
+// either wants a command or a duration, and not both.
+func (f *meterFlags) either(cmd *cobra.Command, args []string) error {
+	switch long := cmd.Flags().Changed("for"); {
+	case long && len(args) > 0:
+		return meterFailure(usagef("qunerctl meter --for "+quote(f.span)+"; or: qunerctl meter -- "+words(args),
+			"meter: --for meters the machine, not a command: got %s too", quote(args[0])))
+	case !long && len(args) == 0:
+		return meterFailure(usagef("qunerctl meter -- COMMAND; or: qunerctl meter --for 60s", "meter: which command?"))
+	}
+	return nil
+}
+
+// add defines the flags.
+func (f *meterFlags) add(flags *pflag.FlagSet) {
 	flags.SetInterspersed(false)
 	flags.StringVar(&f.open.Name, "name", "", "`NAME` of the window; default: the command's")
 	flags.StringSliceVar(&f.open.Devices, "devices", nil, "charge these `DEVICES` (qunerctl doctor names them); default: GPUs that are awake, CPU packages, dram")
@@ -82,10 +124,10 @@ it is given is not part of its kind's.`,
 	flags.Float64Var(&f.close.Work, "work", 0, "amount of work that the command does, for joules per unit")
 	flags.StringVar(&f.open.Unit, "unit", "", "what work is counted in: tokens, requests")
 	flags.BoolVar(&f.close.Synced, "synced", true, "GPU work is complete when the command has ended")
+	flags.StringVar(&f.span, "for", "", "`DURATION` to meter the machine for, without a COMMAND: 60s, 5m, 2h")
+	flags.BoolVar(&f.waitEdge, "wait-edge", false, "begin and end at a counter's step: up to 0.1 s later, and next to nothing hidden")
+	flags.BoolVar(&f.sampled, "require-sampled", false, "say so if the figure is not a measurement; with --for that is an error, too")
 	flags.StringVarP(&f.output, "output", "o", "", "write the result to `FILE` instead of standard error")
-	_ = cmd.RegisterFlagCompletionFunc("devices", a.deviceNames) // the flag is there
-	oneOf(cmd, "unit", "tokens", "requests", "samples", "steps", "runs")
-	return cmd
 }
 
 // meterFailure gives an error the exit code of a wrapper that could not start its command.
@@ -107,7 +149,7 @@ func (a *app) meter(cmd *cobra.Command, f *meterFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	result, closeOutput, err := a.resultScreen(f.output)
+	result, closeOutput, err := resultScreen(f.output, a.err)
 	if err != nil {
 		return meterFailure(err)
 	}
@@ -124,10 +166,9 @@ func (a *app) meter(cmd *cobra.Command, f *meterFlags, args []string) error {
 	if f.open.Name == "" {
 		f.open.Name = label(filepath.Base(args[0]))
 	}
-	w, err := c.Open(ctx, f.open)
+	w, err := a.openWindow(cmd, c, f)
 	if err != nil {
-		said := a.classify(cmd, err)
-		return meterFailure(&failure{error: said.error, hint: "qunerctl doctor names the devices; qunerctl meter --help"})
+		return meterFailure(err)
 	}
 	status, err := runForwarding(metered)
 	measured, closeErr := w.Close(context.WithoutCancel(ctx), f.close)
@@ -137,14 +178,9 @@ func (a *app) meter(cmd *cobra.Command, f *meterFlags, args []string) error {
 	if closeErr != nil && measured.Cause == nil {
 		measured.Cause = closeErr
 	}
-	cleanMessage(measured.Window.ProtoReflect())
-	if a.json {
-		err = writeJSON(result, measured.Window)
-	} else {
-		a.meterPage(cmd, result, measured, args)
-	}
-	if err != nil {
-		a.err.printf("qunerctl: %s\n", clean(err.Error()))
+	a.showResult(cmd, result, measured, metering{words: words(args), args: args})
+	if why := f.notSampled(measured); why != nil {
+		a.err.printf("qunerctl: %s; the exit status is the command's\n", why)
 	}
 	if status != 0 {
 		return &failure{error: fmt.Errorf("exit status %d", status), code: status, quiet: true}
@@ -216,9 +252,9 @@ func rootCause(err error) error {
 }
 
 // resultScreen is where the result goes.
-func (a *app) resultScreen(path string) (s *screen, closeIt func(), err error) {
+func resultScreen(path string, otherwise *screen) (s *screen, closeIt func(), err error) {
 	if path == "" {
-		return a.err, func() {}, nil
+		return otherwise, func() {}, nil
 	}
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_CLOEXEC, 0o666)
 	if err != nil {

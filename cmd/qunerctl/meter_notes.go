@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	qunerv1 "github.com/qunerd/quner/api/quner/v1"
 )
@@ -27,6 +28,13 @@ func notes(w *qunerv1.WindowResult) []string {
 		if d.GetFloor() == "caller" && d.EnergyUj != nil && d.GetGrossUj() > 0 && d.GetEnergyUj() <= 0 {
 			said = append(said, fmt.Sprintf("the idle floor given is as much as %s drew in all, %s of %s: it was hardly at work, or --idle-watts is too high",
 				short(d.GetDevice()), joules(d.GetFloorUj(), 0), joules(d.GetGrossUj(), 0)))
+		}
+	}
+	// A floor that is not well known hides what is not far above it, however long one looks.
+	for _, d := range w.GetDevices() {
+		if t := d.GetTerms(); d.GetMethod() == qunerv1.Method_METHOD_UNKNOWN && d.GetEnergyUj() > 0 && t.GetFloorUj() > t.GetEdgesUj() {
+			said = append(said, fmt.Sprintf("what %s drew above idle is less than the ± of its idle floor, %s: a longer run will not help, a closer floor will",
+				short(d.GetDevice()), joules(t.GetFloorUj(), 0)))
 		}
 	}
 	return said
@@ -150,6 +158,11 @@ func (f *meterFlags) check(counted bool) (err error) {
 	if f.open.IdleWatts, f.open.IdleWattsPlus, err = parseIdleWatts(f.idle); err != nil {
 		return err
 	}
+	if f.span != "" {
+		if f.lasts, err = parseDuration(f.span); err != nil || f.lasts < shortest || f.lasts > longest {
+			return wrongValue("qunerctl meter --for "+likeSpan(f.span), "--for", f.span, forForms)
+		}
+	}
 	switch {
 	case counted && !(f.close.Work > 0) || !finite(f.close.Work):
 		return fmt.Errorf("--work %g: allowed is a number above 0", f.close.Work)
@@ -157,4 +170,52 @@ func (f *meterFlags) check(counted bool) (err error) {
 		return errors.New("--unit says what --work counts: --work is missing")
 	}
 	return nil
+}
+
+// likeSpan is the duration that was meant, if --for takes it.
+func likeSpan(typed string) string {
+	meant := likeDuration(typed)
+	switch d, err := parseDuration(meant); {
+	case err != nil:
+		return "60s"
+	case d < shortest:
+		return "1s"
+	case d > longest:
+		return "24h"
+	}
+	return meant
+}
+
+// advice is what to type to get a figure, where what was metered was too short for one; else nothing.
+func advice(w *qunerv1.WindowResult, of metering) string {
+	took := time.Duration(w.GetDurationNs())
+	said := slices.Clone(w.GetReasons())
+	for _, d := range w.GetDevices() {
+		said = append(said, d.GetReasons()...)
+	}
+	if !slices.Contains(said, "short_window") || w.GetMethod() == qunerv1.Method_METHOD_SAMPLED {
+		return ""
+	}
+	enough := time.Second // ten steps of a board's counter
+	if slices.Contains(said, "coarse") {
+		enough = 5 * time.Second // the daemon's ticks are a second apart
+	}
+	if len(of.args) == 0 {
+		return "meter for longer: qunerctl meter --for " + shortDuration(max(10*time.Second, 2*of.asked))
+	}
+	n := atLeast(float64(enough) / float64(max(took, time.Millisecond)))
+	loop := fmt.Sprintf("for i in $(seq %d); do %s; done", n, words(of.args))
+	return fmt.Sprintf("do it %d times in one go: qunerctl meter --work %d --unit runs -- sh -c %s", n, n, quote(loop))
+}
+
+// atLeast rounds up to 2, 5, 10, 20, 50 and so on.
+func atLeast(x float64) int {
+	n := 2
+	for _, f := range []int{5, 10, 20, 50, 100, 200, 500, 1000} {
+		if float64(n) >= x {
+			break
+		}
+		n = f
+	}
+	return n
 }

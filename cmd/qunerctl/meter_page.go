@@ -9,32 +9,28 @@ import (
 
 	"github.com/qunerd/quner/api/client"
 	qunerv1 "github.com/qunerd/quner/api/quner/v1"
-	"github.com/qunerd/quner/internal/unit"
 )
 
-// meterPage tells what a command cost.
-func (a *app) meterPage(cmd *cobra.Command, s *screen, r client.Result, args []string) {
+// meterPage tells what a command, or the machine for a while, cost.
+func (a *app) meterPage(cmd *cobra.Command, s *screen, r client.Result, of metering) {
 	w := r.Window
-	words := make([]string, len(args))
-	for i, arg := range args {
-		words[i] = quote(arg)
-	}
-	took := span(time.Duration(w.GetDurationNs()))
+	lasted := time.Duration(w.GetDurationNs())
 	s.printf("\n")
-	s.para("", bold, "Energy of "+clean(strings.Join(words, " ")))
+	s.para("", bold, "Energy of "+clean(of.words))
 	if r.Cause != nil {
 		f := a.classify(cmd, r.Cause)
 		s.printf("  not measured: %s\n", clean(f.Error()))
-		if f.hint != "" {
-			s.printf("%s %s\n", s.style(bold, "hint:"), f.hint)
-		}
+		a.hintOn(s, f.hint)
 		return
 	}
+	took := brief(lasted)
+	if of.asked > 0 && lasted < of.asked-time.Second/2 {
+		took += ", ended early (--for " + shortDuration(of.asked) + ")"
+	}
 	rows := [][]cell{{heading("energy"), text(energyWords(r))}}
-	if _, _, ok := r.Joules(); ok {
-		if mean := unit.Energy(w.GetEnergyUj()).Per(time.Duration(w.GetDurationNs())); mean > 0 {
-			rows = append(rows, []cell{heading("power"), text(watts(mean) + " on average over " + took)})
-		}
+	if _, _, ok := r.Joules(); ok && lasted > 0 {
+		mean := quantity(micro(w.GetEnergyUj())/lasted.Seconds(), micro(w.GetHalfWidthUj())/lasted.Seconds(), "W")
+		rows = append(rows, []cell{heading("power"), text(mean + " on average over " + took)})
 	} else {
 		rows = append(rows, []cell{heading("time"), text(took)})
 	}
@@ -47,15 +43,24 @@ func (a *app) meterPage(cmd *cobra.Command, s *screen, r client.Result, args []s
 			text(cost + "   (" + strconv.FormatFloat(w.GetWork(), 'f', -1, 64) + " " + orWord(w.GetUnit(), "units") + ")")})
 	}
 	if w.PlatformUj != nil {
-		rows = append(rows, []cell{heading("platform"),
-			text(joules(w.GetPlatformUj(), 0) + " by psys (mainboard and CPU; no discrete GPU), not in the sum")})
+		rows = append(rows, []cell{heading("platform"), text(joules(w.GetPlatformUj(), 0) + " by psys (mainboard, CPU), not in the sum")})
 	}
 	s.table(nil, rows)
-	meterDevices(s, w.GetDevices())
+	meterDevices(s, w)
 	for _, n := range notes(w) {
 		s.para("  note: ", plain, n)
 	}
+	a.hintOn(s, advice(w, of))
 }
+
+// hintOn prints what to type next, on one line of its own that can be pasted.
+func (a *app) hintOn(s *screen, hint string) {
+	if hint != "" {
+		s.printf("%s %s\n", s.style(bold, "hint:"), clean(hint))
+	}
+}
+
+func micro(uj int64) float64 { return float64(uj) / 1e6 }
 
 // energyWords are the figure and how it came to be.
 func energyWords(r client.Result) string {
@@ -83,36 +88,73 @@ func energyWords(r client.Result) string {
 	return joules(w.GetEnergyUj(), w.GetHalfWidthUj()) + above + "   (" + how + ")"
 }
 
-func meterDevices(s *screen, devices []*qunerv1.DeviceEnergy) {
-	if len(devices) == 0 {
+// meterDevices is a row a device. Energy and power are above the floor where there is one.
+func meterDevices(s *screen, w *qunerv1.WindowResult) {
+	if len(w.GetDevices()) == 0 {
 		return
 	}
-	rows := make([][]cell, 0, len(devices))
-	for _, d := range devices {
-		energy, gross := figure(joules(d.GetEnergyUj(), d.GetHalfWidthUj())), figure(joules(d.GetGrossUj(), 0))
+	rows := make([][]cell, 0, len(w.GetDevices()))
+	for _, d := range w.GetDevices() {
+		energy, mean := figure(joules(d.GetEnergyUj(), d.GetHalfWidthUj())), figure("")
+		if lasted := micro(orDuration(d.GetDurationNs(), w.GetDurationNs()) / 1e3); lasted > 0 {
+			watts, _, _ := strings.Cut(quantity(micro(d.GetEnergyUj())/lasted, micro(d.GetHalfWidthUj())/lasted, "W"), " ±")
+			mean = figure(watts)
+		}
 		how := ""
 		switch d.GetMethod() {
 		case qunerv1.Method_METHOD_SAMPLED:
 		case qunerv1.Method_METHOD_ESTIMATED:
-			how = "estimated"
+			how = ", estimated"
 		default:
-			energy, gross = cell{text: "unknown", right: true, look: yellow}, figure("")
+			energy, mean = cell{text: "unknown", right: true, look: yellow}, figure("")
 		}
 		floor := ""
-		switch d.GetFloor() {
-		case "none", "":
-		case "caller":
-			floor = joules(d.GetFloorUj(), 0) + " (yours)"
-		default:
-			floor = joules(d.GetFloorUj(), 0) + " (" + d.GetFloor() + ")"
+		if d.GetFloor() != "none" && d.GetFloor() != "" && d.FloorUj != nil {
+			floor = joules(d.GetFloorUj(), 0)
 		}
-		rows = append(rows, []cell{
-			text(short(d.GetDevice())), text(d.GetLabel()), energy, gross, figure(floor),
-			text(d.GetBackend()), text(how),
-		})
+		source := backendWords(d.GetBackend()) + how
+		if strings.HasPrefix(d.GetDevice(), "gpu/") && d.GetLabel() != "" { // the others' names say what they are
+			source = strings.TrimPrefix(d.GetLabel(), "NVIDIA ") + ", " + source
+		}
+		rows = append(rows, []cell{text(short(d.GetDevice())), energy, mean, figure(floor), text(source)})
 	}
 	s.printf("\n")
-	s.table([]string{"DEVICE", "", "ENERGY", "GROSS", "FLOOR", "SOURCE", ""}, rows)
+	s.table([]string{"DEVICE", "ENERGY", "POWER", "FLOOR", "SOURCE"}, rows)
+}
+
+func orDuration(d, otherwise int64) int64 {
+	if d == 0 {
+		return otherwise
+	}
+	return d
+}
+
+// backendWords says what stands behind a figure.
+func backendWords(backend string) string {
+	switch backend {
+	case "nvml_counter":
+		return "NVML"
+	case "hwmon_counter":
+		return "hwmon"
+	case "power_sampler":
+		return "power sensor"
+	case "rapl":
+		return "RAPL"
+	case "none":
+		return "nothing"
+	}
+	return strings.ReplaceAll(backend, "_", " ")
+}
+
+// brief is a duration, one below a second in milliseconds.
+func brief(d time.Duration) string {
+	switch {
+	case d < 10*time.Millisecond:
+		return strconv.FormatFloat(1e3*d.Seconds(), 'f', 1, 64) + " ms"
+	case d < time.Second:
+		return strconv.FormatFloat(1e3*d.Seconds(), 'f', 0, 64) + " ms"
+	}
+	return span(d)
 }
 
 // singular is a unit's name for one of it.

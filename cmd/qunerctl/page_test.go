@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -11,11 +12,13 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
+	"github.com/qunerd/quner/api/client"
 	qunerv1 "github.com/qunerd/quner/api/quner/v1"
 )
 
@@ -121,7 +124,7 @@ func TestNoPageIsWiderThanItMayBe(t *testing.T) {
 			"status": func(a *app) { a.statusPage(s) },
 			"tune":   func(a *app) { a.tunePage(report, new(tuneFlags), []string{"true"}) },
 			"plan":   func(a *app) { a.out.planPage(tunePlan()) },
-			"meter":  func(a *app) { meterDevices(a.out, window.GetDevices()); a.out.para("note: ", plain, notes(window)[0]) },
+			"meter":  func(a *app) { meterDevices(a.out, window); a.out.para("note: ", plain, notes(window)[0]) },
 		} {
 			var page strings.Builder
 			out := &screen{Writer: &page, width: width}
@@ -133,6 +136,65 @@ func TestNoPageIsWiderThanItMayBe(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The page of a meter fits the smallest terminal, with everything that it can show.
+func TestMeterFitsEightyColumns(t *testing.T) {
+	for _, open := range []*qunerv1.OpenWindow{{}, {IdleWatts: map[string]float64{"gpu": 50}}, {IdleWatts: map[string]float64{"gpu": 50, "cpu": 20}}} {
+		w := windowResult("workstation", open, &qunerv1.CloseWindow{Work: 12_345_678})
+		w.Unit, w.Share, w.Coverage = "tokens", "shared", 0.9
+		w.Reasons = append(w.Reasons, "coarse", "sources_disagree", "short_window", "ambiguous", "unsynced", "point_changed")
+		var page strings.Builder
+		out := &screen{Writer: &page, width: 80}
+		(&app{out: out, err: out}).meterPage(nil, out, client.Result{Window: w}, metering{words: "train --steps 20", args: []string{"train"}})
+		for line := range strings.Lines(page.String()) {
+			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > 80 {
+				t.Errorf("%d wide: %s", n, line)
+			}
+		}
+		if t.Failed() {
+			t.Log(page.String())
+		}
+	}
+}
+
+func TestAHintOfRepetitionLastsForASecond(t *testing.T) {
+	for _, c := range []struct {
+		took   time.Duration
+		reason string
+		want   string
+	}{
+		{48 * time.Millisecond, "short_window", "do it 50 times in one go: qunerctl meter --work 50 --unit runs -- sh -c 'for i in $(seq 50); do ls '\\''a b'\\''; done'"},
+		{time.Microsecond, "short_window", "do it 1000 times in one go: qunerctl meter --work 1000 --unit runs -- sh -c 'for i in $(seq 1000); do ls '\\''a b'\\''; done'"},
+		{900 * time.Millisecond, "short_window", "do it 2 times in one go: qunerctl meter --work 2 --unit runs -- sh -c 'for i in $(seq 2); do ls '\\''a b'\\''; done'"},
+		{48 * time.Millisecond, "gap", ""},
+	} {
+		w := &qunerv1.WindowResult{DurationNs: int64(c.took), Method: qunerv1.Method_METHOD_UNKNOWN, Reasons: []string{c.reason}}
+		if got := advice(w, metering{args: []string{"ls", "a b"}}); got != c.want {
+			t.Errorf("%v, %s: %q, want %q", c.took, c.reason, got, c.want)
+		}
+	}
+}
+
+func TestMeteringForAWhileIsSeenToGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said strings.Builder
+		a := &app{err: &screen{Writer: &said, tty: true}}
+		began := time.Now()
+		a.await(t.Context(), 90*time.Second)
+		if took := time.Since(began); took != 90*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		if !strings.Contains(said.String(), "\rmetering … 1m5s of 1m30s, 25s left; Ctrl-C ends it early, with the result") || !strings.HasSuffix(said.String(), "\r\x1b[K") {
+			t.Errorf("%q", said.String())
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		a.await(ctx, time.Hour)
+		if took := time.Since(began); took != 92*time.Second {
+			t.Errorf("interrupted after %v", took-90*time.Second)
+		}
+	})
 }
 
 func TestWrapLosesNoWord(t *testing.T) {
