@@ -154,8 +154,8 @@ func TestDoctorSaysHowToStopForGood(t *testing.T) {
 		(&app{out: out, err: out, dir: socket, units: []string{dir}}).doctorPage(doctorOf("workstation"), nil)
 		return b.String()
 	}
-	const command = "  sudo systemctl disable --now qunerd.service qunerd.socket qunerd-admin.socket\n"
-	if strings.Contains(page(""), "disable --now qunerd.service") {
+	const command = "  sudo systemctl disable --now qunerd.socket qunerd-admin.socket qunerd.service\n"
+	if strings.Contains(page(""), "disable --now qunerd") {
 		t.Error("no unit is installed")
 	}
 	if err := os.WriteFile(filepath.Join(dir, "qunerd.service"), nil, 0o600); err != nil {

@@ -102,9 +102,10 @@ func (a *app) doctorPage(r *qunerv1.DoctorResponse, notWell []string) {
 	}
 }
 
-// stopCommand ends the service and what would start it again.
+// stopCommand ends the service and what would start it again: the sockets first, or a connection that waits starts the
+// service between the two.
 func (a *app) stopCommand() string {
-	return a.sudo() + strings.Join([]string{"systemctl disable --now", systemd.Service, systemd.PublicSocket, systemd.AdminSocket}, " ")
+	return a.sudo() + strings.Join([]string{"systemctl disable --now", systemd.PublicSocket, systemd.AdminSocket, systemd.Service}, " ")
 }
 
 // conflict prints a service that does what quner does, and how to end that.

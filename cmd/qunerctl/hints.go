@@ -62,7 +62,7 @@ func (a *app) stuckHint() string {
 	if _, other := a.otherDaemon(); other || !a.hasUnit() {
 		return a.startHint()
 	}
-	return "systemctl status qunerd says why it does not answer"
+	return a.sudo() + "journalctl -u qunerd -n 20"
 }
 
 // adminsWord is who may use the admin socket: its directory's group may too, unless that is root's.

@@ -50,7 +50,7 @@ func TestServiceThatDoesNotAnswerIsLookedAt(t *testing.T) {
 	}
 	a := &app{units: []string{units}}
 	stuck := fmt.Errorf("/run/quner/quner.sock: %w: %w", client.ErrUnreachable, context.DeadlineExceeded)
-	if f := a.classify(a.root(), stuck); f.code != exitUnreachable || !strings.HasPrefix(f.hint, "systemctl status qunerd") {
+	if f := a.classify(a.root(), stuck); f.code != exitUnreachable || f.hint != "sudo journalctl -u qunerd -n 20" {
 		t.Errorf("exit %d, hint %q", f.code, f.hint)
 	}
 	gone := fmt.Errorf("/run/quner/quner.sock: %w: %w", client.ErrUnreachable, syscall.ECONNREFUSED)

@@ -52,7 +52,33 @@ inside() {
 	ok "all three stopped" systemctl stop qunerd.service qunerd.socket qunerd-admin.socket
 	ends 3 "nobody answers" as ada qunerctl status
 	host_as_found
+	stopped_for_good
 }
+
+# stopped_for_good: what doctor names stops the service also while it is down for a moment and a caller waits at its
+# socket, whom systemd would start it for.
+stopped_for_good() {
+	local command
+	step "stopped for good"
+	ok "all three started" systemctl start qunerd.socket qunerd-admin.socket qunerd.service
+	command=$(qunerctl doctor | grep '^ *systemctl disable --now')
+	printf '[Service]\nRestartSec=20s\n' >"$dropin/slow.conf"
+	systemctl daemon-reload
+	kill -KILL "$(property MainPID)"
+	eventually 5 "it has died" dead_for_now
+	as ada qunerctl status >/dev/null 2>&1 &
+	eventually 5 "a caller waits at the socket" waiting_at /run/quner/quner.sock
+	ok "stopped by:$command" bash -c "$command"
+	sleep 1
+	equal "all three are down" "inactive inactive inactive" \
+		"$(systemctl show --property ActiveState --value qunerd.socket qunerd-admin.socket qunerd.service | paste -sd' ' | tr -s ' ')"
+	host_as_found
+}
+
+dead_for_now() { [ "$(property SubState)" = auto-restart ]; }
+
+# waiting_at SOCKET: a connection to it is there that nobody has accepted (its state in /proc/net/unix is 02).
+waiting_at() { awk -v s="$1" '$NF == s && $6 == "02" { found = 1 } END { exit !found }' /proc/net/unix; }
 
 as() {
 	local who=$1
