@@ -171,8 +171,10 @@ func (a *app) primeSwitch(ctx context.Context, p *prime, from, to string, dryRun
 		return &failure{error: errors.New("prime: only root may change who drives the display"), code: exitDenied,
 			hint: "sudo qunerctl " + strings.Join(a.args, " ")}
 	}
+	kept := false // by this very call
 	if enabling {
-		if err := p.keep(primeBackup{Schema: 1, Mode: from, Taken: time.Now().UTC()}); err != nil {
+		var err error
+		if kept, err = p.keep(primeBackup{Schema: 1, Mode: from, Taken: time.Now().UTC()}); err != nil {
 			return err
 		}
 	}
@@ -184,7 +186,7 @@ func (a *app) primeSwitch(ctx context.Context, p *prime, from, to string, dryRun
 		err = fmt.Errorf("prime-select took %q and says %q", to, now)
 	}
 	if err != nil {
-		return p.failed(errors.Join(err, asked), enabling, from, now)
+		return p.failed(errors.Join(err, asked), kept, from, now)
 	}
 	if !enabling {
 		if err := os.Remove(p.backupFile()); err != nil {
@@ -198,10 +200,10 @@ func (a *app) primeSwitch(ctx context.Context, p *prime, from, to string, dryRun
 }
 
 // failed is what to say of a tool that did not do it; a backup that nothing has come of goes again.
-func (p *prime) failed(err error, enabling bool, from, now string) error {
-	if enabling && now == from {
-		if gone := os.Remove(p.backupFile()); gone != nil {
-			err = errors.Join(err, gone)
+func (p *prime) failed(err error, kept bool, from, now string) error {
+	if now == from {
+		if kept {
+			err = errors.Join(err, os.Remove(p.backupFile()))
 		}
 		return &failure{error: fmt.Errorf("prime: the mode is still %q: %w", from, err), code: exitError}
 	}
@@ -256,27 +258,35 @@ func (p *prime) backup() (primeBackup, error) {
 		return b, err
 	}
 	if err := json.Unmarshal(data, &b); err != nil {
-		return b, fmt.Errorf("%s: %w", p.backupFile(), err)
+		return b, p.damaged(err)
 	}
-	if b.Schema != 1 || !slices.Contains(primeModes(), b.Mode) {
-		return b, fmt.Errorf("%s: schema %d, mode %q: not a backup of this version", p.backupFile(), b.Schema, b.Mode)
+	// enable keeps no mode that is its own aim.
+	if b.Schema != 1 || !slices.Contains(primeModes(), b.Mode) || b.Mode == onDemand {
+		return b, p.damaged(fmt.Errorf("schema %d, mode %q: not a backup of this version", b.Schema, b.Mode))
 	}
 	return b, nil
 }
 
+// damaged is the error of a backup that cannot be read, with the way on: without it an uninstallation would ask for a
+// "disable" that cannot be.
+func (p *prime) damaged(err error) error {
+	return &failure{error: fmt.Errorf("%s: %w", p.backupFile(), err), code: exitError,
+		hint: "set the mode you want, sudo prime-select nvidia (or intel), and then: sudo rm " + p.backupFile()}
+}
+
 // keep writes the backup, unless an older one stands: that is the true original.
-func (p *prime) keep(b primeBackup) error {
+func (p *prime) keep(b primeBackup) (written bool, err error) {
 	if _, err := p.backup(); err == nil {
-		return nil
+		return false, nil
 	}
 	data, err := json.MarshalIndent(b, "", "  ")
 	if err != nil {
-		return err
+		return false, err
 	}
 	if err := os.MkdirAll(filepath.Dir(p.backupFile()), 0o700); err != nil {
-		return err
+		return false, err
 	}
-	return replaceFile(p.backupFile(), append(data, '\n'), 0o600)
+	return true, replaceFile(p.backupFile(), append(data, '\n'), 0o600)
 }
 
 // replaceFile gives a file new content such that a machine that loses power has the old one or the new.
