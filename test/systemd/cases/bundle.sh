@@ -26,7 +26,8 @@ inside() {
 	equal "it is whose sudo it was, and for nobody else" "600 zephyrine:zephyrine" "$(stat -c '%a %U:%G' /tmp/root.tar.gz)"
 	private
 	grep -q 'msg=mode from=auto to=training' journal.txt || fail "the journal is not in it"
-	grep -q '^# for user-[0-9a-f]* at host-[0-9a-f]*' quner.toml || { head -1 quner.toml; fail "the configuration is not in it"; }
+	grep -q '^tick = "1s"$' quner.toml || { head -1 quner.toml; fail "the configuration is not in it"; }
+	if grep '#' quner.toml; then fail "comments are in it"; fi
 	grep -q '"NVIDIA A40"' doctor.json || fail "the board is not in it"
 	equal "the board has one name in all of it" 1 "$(grep -oh 'GPU-[0-9a-f-]\{36\}' ./* | sort -u | wc -l)"
 	grep -q 'GPU-[0-9a-f-]\{36\}' machine.txtar || fail "the board is not in machine.txtar"
