@@ -15,6 +15,11 @@ import (
 )
 
 // reloads reads the configuration again at each SIGHUP, where a service manager is there to send it, until ctx ends.
+//
+// It does not tell systemd RELOADING=1 before and READY=1 after. Up to systemd 248 a service that dies between the two is
+// taken to reload on until TimeoutStartSec is over: neither started again nor followed by ExecStopPost, so that nobody puts
+// the host back. What it would give is little: ExecReload=kill can return before the first of the two is sent, so systemctl
+// reload would wait only by luck.
 func reloads(ctx context.Context, m *machine, d *daemon.Daemon, notify func(string), log *slog.Logger) error {
 	if !supervised() {
 		return nil
