@@ -4,7 +4,7 @@
 set -euo pipefail
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 rig=${RIG:-$top/.rig}/systemd
-packages=systemd,systemd-sysv,dbus,procps,util-linux
+packages=systemd,systemd-sysv,dbus,procps,util-linux,rpm
 release=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
 recipe=$(cat "${BASH_SOURCE[0]}" <(echo "$release $packages $(dpkg --print-architecture)") | sha256sum | cut -d' ' -f1)
 
