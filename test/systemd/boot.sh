@@ -42,7 +42,7 @@ export SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1
 code=133
 while [ "$code" -eq 133 ]; do
 	code=0
-	timeout --kill-after=5 "${LIMIT:-60}" systemd-nspawn --quiet --directory=/mnt/root --boot --register=no "${options[@]}" \
+	timeout --kill-after=5 "${LIMIT:-120}" systemd-nspawn --quiet --directory=/mnt/root --boot --register=no "${options[@]}" \
 		--machine="$name" --private-network --resolv-conf=off --timezone=off --link-journal=no \
 		--capability=CAP_BPF --system-call-filter="bpf process_mrelease" --bind="$dir:/rig" \
 		systemd.wants=rig.service systemd.show_status=0 </dev/null >>"$dir/out/console" 2>&1 || code=$?
