@@ -2,6 +2,7 @@ package meter
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/qunerd/quner/internal/unit"
@@ -30,23 +31,41 @@ type end struct {
 	share   float64    // the largest share of the device's energy it had at an edge or on the whole
 	power   unit.Power // the largest mean power seen around and in it
 	took    time.Duration
+	begun   time.Time
+	rough   bool    // the edges are anywhere within a step of the counter's
+	doubt   float64 // µJ, of the device: what its steps hide at the edges, where those are known to lie in them
 	reasons []string
 }
 
-// close takes the part off its device and says what it came to. A device that does not answer is a reason, not an error.
-func (p *part) close(ctx context.Context, opened, asked time.Time) end {
+// close takes the part off its device and says what it came to: at the counter's next step if it is to wait for that. A
+// device that does not answer is a reason, not an error.
+func (p *part) close(ctx context.Context, opened, asked time.Time, wait bool) end {
+	if wait && !p.coarse && p.joined && p.device.step != nil {
+		w := &waiter{part: p, after: asked, ends: true, done: make(chan struct{})}
+		if served, err := p.await(ctx, w); err == nil && served {
+			return w.end
+		}
+	}
 	d := p.device
 	if err := d.enter(ctx); err != nil {
 		d.goneLater(p)
 		return end{elapsed: asked.Sub(opened), gap: asked.Sub(opened), reasons: []string{ReasonHung}}
 	}
 	defer d.gate.leave()
-	until := d.tick
-	if !p.coarse {
-		d.read(ctx, asked)
-		until = d.line.stamp()
+	if p.coarse {
+		return p.closeCoarse(opened, asked)
 	}
-	if !p.joined || until.at.Before(p.opened.at) {
+	d.edge(ctx, asked)
+	if !p.joined {
+		return end{}
+	}
+	return p.leave(d.line.now.at)
+}
+
+// closeCoarse ends a stranger's part at the sampler's newest tick.
+func (p *part) closeCoarse(opened, asked time.Time) end {
+	d := p.device
+	if !p.joined || d.tick.at.Before(p.opened.at) {
 		e := end{elapsed: asked.Sub(opened), reasons: []string{ReasonCoarse, ReasonShortWindow}}
 		if d.last.err != nil {
 			e.gap, e.reasons = e.elapsed, []string{ReasonCoarse, d.why}
@@ -54,40 +73,54 @@ func (p *part) close(ctx context.Context, opened, asked time.Time) end {
 		d.drop(p)
 		return e
 	}
-	e := p.finish(opened, asked, until)
-	e.gross = d.line.leave(&p.member, until, p.step())
-	e.share = max(e.share, ratio(float64(e.gross), float64(e.total)))
+	e := p.finish(d.tick, forecast{})
+	e.elapsed, e.took = asked.Sub(opened), 0
+	e.reasons = append(e.reasons, ReasonCoarse)
+	if e.elapsed < minCoarse {
+		e.known = 0
+		e.reasons = append(e.reasons, ReasonShortWindow)
+	}
+	p.part(&e, d.tick, forecast{})
 	return e
 }
 
-// finish reads off the timeline what the window came to at a stamp.
-func (p *part) finish(opened, asked time.Time, until stamp) end {
+// leave ends the part at a moment that is not before the device's newest good reading.
+func (p *part) leave(at time.Time) end {
+	until := p.device.line.stampAt(at)
+	f := p.expect(at)
+	e := p.finish(until, f)
+	e.begun = p.opened.at
+	p.part(&e, until, f)
+	return e
+}
+
+// part takes the window off the timeline.
+func (p *part) part(e *end, until stamp, f forecast) {
+	e.gross = p.device.line.leave(&p.member, until, p.step(), f)
+	e.last = p.stage(e.span)
+	e.share = max(e.share, ratio(float64(e.gross), float64(e.total)))
+}
+
+// finish reads off the timeline what the window came to at a place, and what is expected on top.
+func (p *part) finish(until stamp, f forecast) end {
 	d := p.device
 	e := end{
-		span:    span{seconds: p.seconds(p.opened, until)},
-		last:    span{p.share(p.staged, until, p.step()), p.seconds(p.staged, until)},
-		total:   p.seen(p.opened, until, p.step()),
+		span:    p.charge(until, f),
+		total:   rounded(until.energy.since(p.opened.energy)+f.total, p.step()),
 		elapsed: until.at.Sub(p.opened.at),
-		known:   until.measured - p.opened.measured,
+		known:   until.measured - p.opened.measured + f.known,
 		blur:    p.blur,
-		shared:  until.together > p.opened.together,
-		still:   until.energy.since(p.opened.energy) == 0,
+		shared:  until.together > p.opened.together || f.shared,
 		share:   max(p.portion, d.line.shareOf(&p.member)),
 		power:   max(p.before, d.line.power),
 		took:    p.took + d.took,
+		begun:   p.opened.at,
 	}
+	e.still = e.total == 0
 	if p.weight == 0 {
 		e.shared, e.share = false, 1
 	}
 	e.gap, e.reasons = d.line.troubles(p.opened.at, until.at)
-	if p.coarse {
-		e.elapsed, e.took = asked.Sub(opened), 0
-		e.reasons = append(e.reasons, ReasonCoarse)
-		if e.elapsed < minCoarse {
-			e.known = 0
-			e.reasons = append(e.reasons, ReasonShortWindow)
-		}
-	}
 	if d.last.err != nil {
 		e.reasons = append(e.reasons, d.why)
 	}
@@ -100,7 +133,21 @@ func (p *part) finish(opened, asked time.Time, until stamp) end {
 	if e.power == 0 {
 		e.power = d.limit
 	}
+	p.sureness(&e, until.at)
 	return e
+}
+
+// sureness says how well the edges of the window are known.
+func (p *part) sureness(e *end, until time.Time) {
+	s := p.device.step
+	if s == nil || s.off || p.falls != s.falls {
+		e.rough = true
+		return
+	}
+	lo, hi := s.powers()
+	e.doubt = math.Hypot(p.cut.doubt(lo, hi), s.tail(until))
+	e.power = max(e.power, unit.Power(hi))
+	e.took += s.blur()
 }
 
 // shareOf returns the part of the device's energy a window gets at present, 0…1; one that only observes sees all.
@@ -127,11 +174,15 @@ func (e end) coverage() float64 { return ratio(float64(e.known), float64(e.elaps
 // uniform95 is the part of a uniform error's width within which 95 % of it lies.
 const uniform95 = 0.95
 
-// edges is what the counter's steps may hide at the two ends of the window, and the time it has no reading for. A step's
-// age is anything from 0 to its period with equal chance; at the one edge it adds, at the other it takes away.
+// edges is what the counter's steps may hide at the two ends of the window, and the time it has no reading for. Where an
+// edge is anywhere in a step, the step's age is anything from 0 to its period with equal chance; at the one edge it adds,
+// at the other it takes away.
 func (e end) edges(p *part) unit.Energy {
 	d := p.device
-	steps := float64(e.power.Over(d.period)) * uniform95
+	steps := e.doubt
+	if e.rough {
+		steps = float64(e.power.Over(d.period)) * uniform95
+	}
 	holes := float64(e.power.Over(e.rest() + e.blur))
 	return unit.Energy((steps+holes)*e.share) + d.grain + p.step()/2
 }

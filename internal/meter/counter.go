@@ -49,8 +49,9 @@ type reading struct {
 
 // counter judges the readings of one energy counter. It is pure: what it knows it was told.
 type counter struct {
-	span  unit.Energy // where it wraps; 0: never
-	limit unit.Power  // more than the device can draw
+	span  unit.Energy   // where it wraps; 0: never
+	limit unit.Power    // more than the device can draw
+	blur  time.Duration // how far off the times of two readings may be, beyond slack
 
 	base    reading // what rises are counted from
 	hasBase bool
@@ -141,7 +142,7 @@ func (c *counter) weigh(r reading) (verdict, unit.Energy) {
 
 // judge compares a reading with a base and changes nothing.
 func (c *counter) judge(base, r reading) (verdict, unit.Energy) {
-	bound := c.limit.Over(r.at.Sub(base.at) + slack)
+	bound := c.limit.Over(r.at.Sub(base.at) + slack + c.blur)
 	slept := r.asleep-base.asleep > sleepTolerance
 	rise := r.value - base.value
 	switch {

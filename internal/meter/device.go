@@ -24,6 +24,7 @@ type device struct {
 	backend Backend
 	source  source
 	board   *board        // of a GPU
+	step    *stepper      // of a counter that moves in long steps; nil for one whose every reading will do
 	period  time.Duration // between the counter's steps
 	grain   unit.Energy   // the counter's resolution
 	limit   unit.Power    // more than it can draw
@@ -87,7 +88,23 @@ func (d *device) enter(ctx context.Context) error {
 	return nil
 }
 
-// read cuts the timeline with a reading that began after asked; one that another edge has made since will do.
+// edge makes a reading's moment of an edge of a window: a reading that began after asked; one that another edge has made
+// since will do. Where the counter's steps are followed no reading is needed: the edge lies between two of theirs.
+func (d *device) edge(ctx context.Context, asked time.Time) {
+	if d.step == nil || d.step.off {
+		d.read(ctx, asked)
+		return
+	}
+	if !d.step.live(asked) {
+		d.read(ctx, asked)
+		asked = d.last.at
+	} else {
+		d.took = 0
+	}
+	d.line.pass(asked)
+}
+
+// read takes a reading that began after asked, if none has.
 func (d *device) read(ctx context.Context, asked time.Time) {
 	if d.last.at.After(asked) {
 		return
@@ -95,18 +112,35 @@ func (d *device) read(ctx context.Context, asked time.Time) {
 	d.take(d.source.energy(ctx))
 }
 
-// take cuts the timeline with what a source said. What is older than the newest cut adds nothing.
+// take takes in what a source said. What is older than the newest reading adds nothing.
 func (d *device) take(e unit.Energy, at time.Time, err error) {
 	now := time.Now()
 	if at.IsZero() {
 		at = now // the board was never reached
 	}
-	if at.Before(d.line.now.at) {
+	if at.Before(d.last.at) {
 		return
 	}
-	d.last = reading{value: e, err: err, at: at, asleep: d.asleep()}
+	d.last = d.reading(e, at)
+	d.last.err = err
 	d.took, d.why = now.Sub(at), whyOf(err)
-	d.line.cut(d.last, d.why)
+	if d.step != nil && err == nil {
+		d.step.observe(sight{asked: at, got: now, value: e})
+		return
+	}
+	if !at.Before(d.line.now.at) || d.step != nil {
+		d.line.cut(d.last, d.why, nil)
+	}
+}
+
+// moves tells that the counter does so in steps of a period.
+func (d *device) moves(period time.Duration) {
+	d.period, d.line.hold, d.line.counter.blur = period, 4*period, period
+}
+
+// reading is a value of the counter at a moment.
+func (d *device) reading(e unit.Energy, at time.Time) reading {
+	return reading{value: e, at: at, asleep: d.asleep()}
 }
 
 // sample is a tick of the sampler: with a reading, windows that may know ticks alone begin and get their newest edge. A
@@ -116,10 +150,12 @@ func (d *device) sample(ctx context.Context, maxAge time.Duration) error {
 		return err
 	}
 	defer d.gate.leave()
-	if d.board != nil && maxAge > 0 {
+	switch {
+	case d.step != nil && d.step.active: // it is read all the time
+	case d.board != nil && maxAge > 0:
 		e, at, err := d.board.recent(ctx, maxAge)
 		d.take(e, at, err)
-	} else {
+	default:
 		d.read(ctx, time.Now())
 	}
 	d.tock()
@@ -151,7 +187,7 @@ func (d *device) drop(p *part) {
 		}
 		return
 	}
-	d.line.leave(&p.member, d.line.stamp(), 1)
+	d.line.leave(&p.member, d.line.stamp(), 1, forecast{})
 }
 
 // report renews the mean power since the report before.

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/qunerd/quner/internal/host"
 	"github.com/qunerd/quner/internal/unit"
 )
@@ -132,6 +134,11 @@ func (m *Meter) prepare(d *device, span unit.Energy) *device {
 	d.asleep = m.host.Asleep
 	d.line.counter = counter{span: span, limit: d.limit}
 	d.line.marks = []*stamp{&d.tick, &d.reported}
+	if d.board != nil {
+		d.step = newStepper(d)
+		d.step.plain = m.opts.Plain
+		d.moves(d.period)
+	}
 	d.power = DevicePower{Device: d.name, Label: d.label, Backend: d.backend, Reason: ReasonShortWindow}
 	return d
 }
@@ -144,19 +151,76 @@ func (m *Meter) all() []*device {
 	return append(slices.Clip(m.devices), m.psys)
 }
 
-// Run measures first how the CPU's counters move; that takes startProbe. Then it reads every source at each heartbeat
-// while a window is open, until ctx ends. At rest no timer runs.
+// Run reads every source at each heartbeat while a window is open, and follows the steps of the counters that move in
+// long ones, until ctx ends. In its first seconds it measures how the counters move. At rest no timer runs.
 func (m *Meter) Run(ctx context.Context) error {
+	var all errgroup.Group
+	learned := time.Now().Add(learning)
+	for _, d := range m.devices {
+		if d.step != nil {
+			all.Go(func() error { m.follow(ctx, d, learned); return nil })
+		}
+	}
+	all.Go(func() error { m.heartbeats(ctx); return nil })
+	return all.Wait()
+}
+
+// learning is how long a counter's steps are followed at the start with no window open.
+const learning = 2 * time.Second
+
+// follow reads a counter as its stepper plans, while a window is open on it.
+func (m *Meter) follow(ctx context.Context, d *device, learned time.Time) {
+	for {
+		for m.look(ctx, d, learned) {
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.step.watch:
+		}
+	}
+}
+
+// look waits for the next reading that a device's stepper plans and makes it; it reports false when there is none.
+func (m *Meter) look(ctx context.Context, d *device, learned time.Time) bool {
+	if d.enter(ctx) != nil {
+		return ctx.Err() == nil
+	}
+	at, on := d.step.plan(time.Now(), learned)
+	d.gate.leave()
+	if !on || !sleepUntil(ctx, at) || d.enter(ctx) != nil {
+		return on && ctx.Err() == nil
+	}
+	defer d.gate.leave()
+	d.take(d.source.energy(ctx))
+	return ctx.Err() == nil
+}
+
+// sleepUntil waits for a moment; it reports false when the context ends first.
+func sleepUntil(ctx context.Context, at time.Time) bool {
+	timer := time.NewTimer(time.Until(at))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// heartbeats measures how the CPU's counters move, and then reads every source at each heartbeat while a window is open,
+// until ctx ends.
+func (m *Meter) heartbeats(ctx context.Context) {
 	m.Probe(ctx, ProbeOptions{CPU: startProbe})
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-m.wake:
 		}
 		for m.OpenCount() > 0 {
 			if !m.awaitBeat(ctx) {
-				return nil
+				return
 			}
 			m.beat(ctx)
 		}
@@ -246,7 +310,7 @@ func (m *Meter) SetCondition(ctx context.Context, condition string) {
 	asked := time.Now()
 	for _, d := range m.all() {
 		if d.busy(ctx) && d.enter(ctx) == nil {
-			d.read(ctx, asked)
+			d.edge(ctx, asked)
 			d.gate.leave()
 		}
 	}

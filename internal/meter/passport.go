@@ -130,6 +130,9 @@ func (d *device) describe(s *Sensor) {
 			s.PeriodFrom = PeriodAtMost
 		}
 	}
+	if d.step != nil && d.step.steps.period > 0 && d.pass.pace.period == 0 {
+		s.Period, s.PeriodFrom, s.Jitter = d.step.steps.period, PeriodMeasured, d.step.steps.jitter
+	}
 	s.Smallest = d.pass.pace.smallest
 	if d.line.counter.tally.frozen() && s.Counted {
 		s.Reason, s.Counted = ReasonFrozen, false

@@ -79,10 +79,10 @@ func (p *part) energy(e end, f floor) DeviceEnergy {
 	out := DeviceEnergy{
 		Device: d.name, Label: d.label, Backend: d.backend, Method: Sampled,
 		Gross: e.gross, Floor: f.energy, Energy: e.gross - f.energy, FloorFrom: "none",
-		Coverage: e.coverage(), MaxGap: e.gap, Reasons: unique(e.reasons), Total: e.total,
+		Coverage: e.coverage(), MaxGap: e.gap, Reasons: unique(e.reasons), Total: e.total, Duration: e.elapsed,
 		Terms: Terms{
 			Edges: e.edges(p), Floor: f.err,
-			Clock: unit.Energy(float64(e.power.Over(e.took)) * e.share),
+			Clock: unit.Energy(float64(e.power.Over(e.took)) * e.share), GainFrom: "assumed",
 		},
 	}
 	if f.known {
@@ -110,6 +110,10 @@ func (p *part) bound(e end, out DeviceEnergy) unit.Energy {
 // frozenAfter is for how many of its periods, and a second at least, a counter that stands still is taken for slow.
 const frozenAfter = 10
 
+// minSteps is how many steps of its counter a window must last to be measured: in less, most of what it is charged is
+// what the steps at its edges are taken to hold.
+const minSteps = 3
+
 // judge decides whether a figure is a measurement. What cannot be told from zero is none.
 func (out *DeviceEnergy) judge(p *part, e end) {
 	d := p.device
@@ -118,7 +122,7 @@ func (out *DeviceEnergy) judge(p *part, e end) {
 		out.Method = Unknown
 		out.Energy, out.Gross, out.Floor, out.Total = 0, 0, 0, 0
 		out.HalfWidth = out.bound
-		out.Terms = Terms{Edges: out.bound}
+		out.Terms = Terms{Edges: out.bound, GainFrom: out.Terms.GainFrom}
 		if !slices.ContainsFunc(out.Reasons, isCause) {
 			out.Reasons = append(out.Reasons, ReasonShortWindow)
 		}
@@ -128,12 +132,13 @@ func (out *DeviceEnergy) judge(p *part, e end) {
 		out.bound = max(out.bound, d.limit.Over(e.elapsed))
 		out.HalfWidth = out.bound
 		out.Terms.Edges = out.bound
-	case e.elapsed < d.period:
-		out.Method = Unknown // whatever it saw is one step of the counter or none
+	case e.elapsed < (minSteps * d.period).Truncate(d.period/16):
+		out.Method = Unknown
 		out.Reasons = append(out.Reasons, ReasonShortWindow)
+		out.bound = d.limit.Over(e.elapsed)
 	case out.Energy <= out.HalfWidth:
 		out.Method = Unknown
-		if e.elapsed < 2*d.period || p.coarse && e.elapsed < 2*minCoarse {
+		if p.coarse && e.elapsed < 2*minCoarse {
 			out.Reasons = append(out.Reasons, ReasonShortWindow)
 		}
 	}

@@ -7,40 +7,110 @@ import (
 	"github.com/qunerd/quner/internal/unit"
 )
 
-// share gives energy to the slices from one on and to the windows in each by weight: to those without energy yet, by
-// their length.
-func (t *timeline) share(e unit.Energy, from int) {
+// share gives energy to the slices from one to another and to the windows in each by weight: to those without energy
+// yet, as a profile of the time since the base says, else by their length.
+func (t *timeline) share(e unit.Energy, from, end int, p profile) {
 	t.measured += e
-	span := t.memory[from:]
-	if len(span) == 1 {
-		t.now.totals = t.pay(t.now.totals, &span[0], float64(e))
+	span := t.memory[from:end]
+	before := t.now.totals
+	if len(span) == 1 && t.top <= from {
+		t.now.totals = t.pay(before, &span[0], float64(e))
 		return
 	}
 	var all time.Duration
 	for _, s := range span {
 		all += s.unpaid()
 	}
-	before := t.now.totals
+	parts := divide(span, float64(e), all, p, t.counter.base.at.Add(-all))
 	reached := make([]totals, len(span)+1)
 	reached[0] = before
 	for i := range span {
-		part := float64(e) / float64(len(span))
-		if all > 0 {
-			part = float64(e) * (float64(span[i].unpaid()) / float64(all))
-		}
-		reached[i+1] = t.pay(reached[i], &span[i], part)
+		reached[i+1] = t.pay(reached[i], &span[i], parts[i])
 	}
 	t.now.totals = reached[len(span)]
-	// A stamp inside the span has all of what lies before it.
+	// A stamp inside the span or after it has all of what lies before it.
 	t.eachStamp(func(s *stamp, m *member) {
 		if s.index <= from {
 			return
 		}
-		s.totals = s.plus(reached[s.index-from], before)
-		if into := reached[s.index-from].measured - before.measured; m != nil && into > 0 && into < all {
+		to := reached[min(s.index, end)-from]
+		s.totals = s.plus(to, before)
+		into := to.measured - before.measured
+		switch {
+		case m == nil || into <= 0 || into >= all:
+		case p == nil:
 			m.blur = max(m.blur, all)
+		default:
+			m.cut = cutStep{into, all - into, float64(e), t.now.energy.since(to.energy)}
 		}
 	})
+}
+
+// divide splits energy over slices that begin at a moment: as the profile says, else by their length without energy.
+func divide(span []slice, e float64, all time.Duration, p profile, at time.Time) []float64 {
+	parts := make([]float64, len(span))
+	sum := 0.0
+	if p != nil {
+		begin := at
+		for i, s := range span {
+			end := begin.Add(s.length)
+			parts[i] = p.energy(at, begin, end)
+			sum += parts[i]
+			begin = end
+		}
+	}
+	for i, s := range span {
+		switch {
+		case sum > 0:
+			parts[i] *= e / sum
+		case all > 0:
+			parts[i] = e * (float64(s.unpaid()) / float64(all))
+		default:
+			parts[i] = e / float64(len(span))
+		}
+	}
+	return parts
+}
+
+// forecast is what a window is expected to be charged for slices whose energy is not known yet.
+type forecast struct {
+	share   float64 // µJ
+	total   float64 // µJ, the device's
+	seconds float64 // that the window answers for
+	known   time.Duration
+	shared  bool
+}
+
+// forecast charges a window for the open slices up to a moment, from a profile that begins at the base.
+func (t *timeline) forecast(m *member, until time.Time, p profile) forecast {
+	var f forecast
+	if len(p) == 0 || !t.counter.hasBase {
+		return f
+	}
+	until = minTime(until, p[len(p)-1].until)
+	first := t.open
+	if m.opened.era == t.era {
+		first = max(first, m.opened.index)
+	}
+	start, begin := t.base(), t.base()
+	for i, s := range t.memory[t.open:] {
+		end := minTime(begin.Add(s.length), until)
+		if t.open+i >= first && end.After(begin) {
+			length := end.Sub(begin)
+			e := p.energy(start, begin, end)
+			part := 1.0
+			if m.weight > 0 {
+				part = ratio(float64(m.weight), float64(s.weight))
+			}
+			f.share += part * e
+			f.total += e
+			f.seconds += part * length.Seconds()
+			f.known += length
+			f.shared = f.shared || s.count > 1
+		}
+		begin = begin.Add(s.length)
+	}
+	return f
 }
 
 // unpaid returns the length of a slice without energy.
@@ -89,24 +159,43 @@ func (s totals) plus(to, from totals) totals {
 func (t *timeline) stamp() stamp {
 	s := t.now
 	s.index, s.era = len(t.memory), t.era
+	t.top = len(t.memory)
+	return s
+}
+
+// stampAt returns the place of a moment that is not before the base.
+func (t *timeline) stampAt(at time.Time) stamp {
+	i := t.bound(at)
+	s := t.stamp()
+	if s.at.After(at) {
+		s.at, s.index = at, i
+	}
 	return s
 }
 
 // join takes a window in, from the newest cut on.
-func (t *timeline) join(m *member) {
-	m.opened = t.stamp()
-	m.staged = m.opened
+func (t *timeline) join(m *member) { t.joinAt(m, t.now.at) }
+
+// joinAt takes a window in from a moment on that is not before the base.
+func (t *timeline) joinAt(m *member, at time.Time) {
+	m.opened = t.stampAt(at)
 	m.joined, m.slot = true, len(t.members)
 	t.members = append(t.members, m)
+	if m.weight == 0 {
+		return
+	}
 	t.weight += m.weight
-	if m.weight > 0 {
-		t.sharers++
+	t.sharers++
+	for i := m.opened.index; i < len(t.memory); i++ {
+		t.memory[i].weight += m.weight
+		t.memory[i].count++
 	}
 }
 
-// leave lets a window go at the newest cut and charges it up to the stamp given; what it would have had beyond is loose,
-// as is what rounding to a whole number of steps takes. It returns the window's gross energy.
-func (t *timeline) leave(m *member, until stamp, step unit.Energy) unit.Energy {
+// leave lets a window go at the newest cut and charges it up to the stamp given and for what is forecast; what it would
+// have had beyond is loose, as is what rounding to a whole number of steps takes, and the difference when what was
+// forecast is known. It returns the window's gross energy.
+func (t *timeline) leave(m *member, until stamp, step unit.Energy, f forecast) unit.Energy {
 	last := len(t.members) - 1
 	t.members[m.slot] = t.members[last]
 	t.members[m.slot].slot = m.slot
@@ -118,7 +207,7 @@ func (t *timeline) leave(m *member, until stamp, step unit.Energy) unit.Energy {
 		t.notes = t.notes[:0]
 	}
 	if m.weight == 0 {
-		return m.seen(m.opened, until, step)
+		return rounded(until.energy.since(m.opened.energy)+f.total, step)
 	}
 	t.sharers--
 	first := 0
@@ -128,7 +217,7 @@ func (t *timeline) leave(m *member, until stamp, step unit.Energy) unit.Energy {
 	for i := range t.memory[first:] {
 		t.memory[first+i].left += m.weight
 	}
-	due := float64(m.weight) / unitWeight * until.phi.since(m.opened.phi)
+	due := float64(m.weight)/unitWeight*until.phi.since(m.opened.phi) + f.share
 	beyond := float64(m.weight) / unitWeight * t.now.phi.since(until.phi)
 	paid := math.Round(due + t.carry)
 	if step > 1 {
@@ -137,21 +226,8 @@ func (t *timeline) leave(m *member, until stamp, step unit.Energy) unit.Energy {
 	} else {
 		t.carry += due - paid
 	}
-	t.loose = t.loose.add(beyond)
+	t.loose = t.loose.add(beyond - f.share)
 	return unit.Energy(paid)
-}
-
-// share returns what a window is charged between two stamps, rounded to whole steps.
-func (m *member) share(from, to stamp, step unit.Energy) unit.Energy {
-	if m.weight == 0 {
-		return m.seen(from, to, step)
-	}
-	return rounded(float64(m.weight)/unitWeight*to.phi.since(from.phi), step)
-}
-
-// seen returns what the device drew between two stamps, whoever caused it.
-func (m *member) seen(from, to stamp, step unit.Energy) unit.Energy {
-	return rounded(to.energy.since(from.energy), step)
 }
 
 // seconds returns the measured time a window answers for between two stamps: its share of each slice.

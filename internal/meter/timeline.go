@@ -63,16 +63,18 @@ type note struct {
 type member struct {
 	weight int64 // 0: it only observes
 	opened stamp
-	staged stamp         // begin of the current stage
 	blur   time.Duration // longest interval with one figure that an edge of the window cut
+	cut    cutStep       // where the window began within a step
 	joined bool
 	slot   int // in timeline.members
 }
 
-// timeline is the life of one counter: its readings cut it into slices, and each slice's energy goes to the windows open
-// in it by weight. It is pure: readings come from outside. What no window covered is loose.
+// timeline is the life of one counter: edges of windows and readings cut it into slices, and each slice's energy goes to
+// the windows open in it by weight. It is pure: readings come from outside, perhaps later than the edges that lie after
+// them. What no window covered is loose.
 type timeline struct {
 	counter  counter
+	hold     time.Duration // so much time after a reading is no gap: the next one is still to come
 	now      stamp
 	started  bool
 	measured unit.Energy // all that was ever credited
@@ -87,6 +89,7 @@ type timeline struct {
 	// returned to. Those from open on have no energy yet.
 	memory  []slice
 	open    int
+	top     int // the highest index of a stamp in this memory
 	era     int
 	trouble string // why the newest slices have no energy
 	blind   time.Time
@@ -98,33 +101,34 @@ type timeline struct {
 }
 
 const (
-	maxMemory = 4096 // slices; beyond, the counter's base is given up
+	maxMemory = 1 << 15 // slices; beyond, the counter's base is given up
 	maxNotes  = 64
 )
 
-// cut ends the current slice with a reading. why is the reason if it failed. A reading older than the newest is ignored.
-func (t *timeline) cut(r reading, why string) verdict {
-	if t.started && r.at.Before(t.now.at) {
+// cut takes a reading in: of this moment, which ends the current slice, or of an earlier one. why is the reason if it
+// failed; p is what was drawn since the base, if more is known than the mean. A reading older than the base is ignored.
+func (t *timeline) cut(r reading, why string, p profile) verdict {
+	if t.started && r.at.Before(t.base()) {
 		return unread
 	}
 	if !t.started {
 		t.started, t.now.at, t.blind = true, r.at, r.at
 	}
 	base := t.counter.base.at
-	t.extend(r.at)
+	end := t.bound(r.at)
 	v, credit := t.counter.step(r)
 	switch {
 	case v == first:
 		t.sees(r.at)
 	case v == recovered:
-		t.recover(credit)
+		t.recover(credit, end)
 	case v.credits():
-		t.credit(credit)
+		t.credit(credit, end, p)
 		if v == ambiguous {
 			t.note(note{base, r.at, ReasonAmbiguous, false})
 		}
 	case v.broke():
-		t.breaks(v, base, r.at)
+		t.breaks(v, base, r.at, end)
 	case v == backward:
 		t.trouble = ReasonBackward
 	default:
@@ -132,6 +136,51 @@ func (t *timeline) cut(r reading, why string) verdict {
 	}
 	t.expire()
 	return v
+}
+
+// base returns the moment of the newest good reading; before the first, where the timeline has got to.
+func (t *timeline) base() time.Time {
+	if t.counter.hasBase {
+		return t.counter.base.at
+	}
+	return t.now.at
+}
+
+// bound makes a moment a boundary between slices and returns how many lie before it.
+func (t *timeline) bound(at time.Time) int {
+	t.pass(at)
+	begin := t.now.at
+	for i := len(t.memory); i > t.open; i-- {
+		end := begin
+		if !end.After(at) {
+			return i
+		}
+		begin = end.Add(-t.memory[i-1].length)
+		if begin.Before(at) {
+			t.split(i-1, at.Sub(begin))
+			return i
+		}
+	}
+	return t.open
+}
+
+// split parts a slice in two.
+func (t *timeline) split(i int, length time.Duration) {
+	rest := t.memory[i]
+	rest.length -= length
+	t.memory[i].length = length
+	t.memory = slices.Insert(t.memory, i+1, rest)
+	t.top++
+	t.eachStamp(func(s *stamp, _ *member) {
+		if s.index > i {
+			s.index++
+		}
+	})
+}
+
+// divided reports whether a boundary lies between the base and a later moment.
+func (t *timeline) divided(at time.Time) bool {
+	return t.open < len(t.memory) && t.base().Add(t.memory[t.open].length).Before(at)
 }
 
 // pass ends the current slice without a reading: the next one is shared out over it by time.
@@ -157,13 +206,13 @@ func (t *timeline) sees(at time.Time) {
 	t.trouble = ""
 }
 
-// credit shares energy out over the open slices.
-func (t *timeline) credit(e unit.Energy) {
-	t.share(e, t.open)
+// credit shares energy out over the open slices up to one.
+func (t *timeline) credit(e unit.Energy, end int, p profile) {
+	t.share(e, t.open, end, p)
 	t.trouble = ""
-	t.open = len(t.memory)
+	t.open = end
 	if !t.counter.hasOld {
-		t.clear()
+		t.drop(end)
 	}
 	if stretch := t.now.measured - t.since.measured; stretch >= minPowerSpan {
 		t.power = unit.Energy(t.now.energy.since(t.since.energy)).Per(stretch)
@@ -174,22 +223,23 @@ func (t *timeline) credit(e unit.Energy) {
 // minPowerSpan is the shortest time whose mean power says something on any counter.
 const minPowerSpan = 200 * time.Millisecond
 
-// recover shares the difference a returned base makes over all that is remembered, and takes the gap back.
-func (t *timeline) recover(diff unit.Energy) {
-	from := t.now.at
-	for _, s := range t.memory {
+// recover shares the difference a returned base makes over all that is remembered up to a slice, and takes the gap back.
+func (t *timeline) recover(diff unit.Energy, end int) {
+	from := t.counter.base.at
+	for _, s := range t.memory[:end] {
 		from = from.Add(-s.length)
 	}
-	t.share(diff, 0)
+	t.share(diff, 0, end, nil)
 	t.notes = slices.DeleteFunc(t.notes, func(n note) bool {
 		return n.gap && !n.from.Before(from)
 	})
 	t.trouble = ""
-	t.clear()
+	t.open = end
+	t.drop(end)
 }
 
-// breaks loses the open slices: they become a gap.
-func (t *timeline) breaks(v verdict, from, to time.Time) {
+// breaks loses the open slices up to one: they become a gap.
+func (t *timeline) breaks(v verdict, from, to time.Time, end int) {
 	reason := ReasonReset
 	switch v {
 	case jump:
@@ -200,8 +250,9 @@ func (t *timeline) breaks(v verdict, from, to time.Time) {
 	t.note(note{from, to, reason, true})
 	t.trouble = ""
 	// The counter remembers the newest base alone, so only the slices since that one can still be paid for.
+	end -= t.open
 	t.drop(t.open)
-	t.open = len(t.memory)
+	t.open = end
 }
 
 // expire ends what has been remembered too long.
@@ -225,7 +276,7 @@ func (t *timeline) expire() {
 
 // clear forgets all slices: every stamp is final.
 func (t *timeline) clear() {
-	t.memory, t.open = t.memory[:0], 0
+	t.memory, t.open, t.top = t.memory[:0], 0, 0
 	t.era++
 	t.now.index, t.now.era = 0, t.era
 }
@@ -241,6 +292,7 @@ func (t *timeline) drop(n int) {
 	}
 	t.memory = append(t.memory[:0], t.memory[n:]...)
 	t.open -= n
+	t.top = max(0, t.top-n)
 	t.eachStamp(func(s *stamp, _ *member) { s.index = max(0, s.index-n) })
 }
 
@@ -260,10 +312,8 @@ func (t *timeline) note(n note) {
 // eachStamp visits every stamp of this era.
 func (t *timeline) eachStamp(f func(*stamp, *member)) {
 	for _, m := range t.members {
-		for _, s := range []*stamp{&m.opened, &m.staged} {
-			if s.era == t.era {
-				f(s, m)
-			}
+		if m.opened.era == t.era {
+			f(&m.opened, m)
 		}
 	}
 	for _, s := range t.marks {
@@ -291,7 +341,7 @@ func (t *timeline) troubles(from, to time.Time) (longest time.Duration, reasons 
 	}
 	if !t.counter.hasBase {
 		see(note{t.blind, to, t.trouble, true})
-	} else if t.open < len(t.memory) {
+	} else if t.open < len(t.memory) && (t.trouble != "" || to.Sub(t.counter.base.at) > t.hold) {
 		see(note{t.counter.base.at, to, t.trouble, true})
 	}
 	if longest > 0 {

@@ -55,7 +55,7 @@ func (h *history) look(fault string) verdict {
 	case "low":
 		r.value /= 2
 	}
-	return h.line.cut(r, ReasonUnreadable)
+	return h.line.cut(r, ReasonUnreadable, nil)
 }
 
 // conserved checks that every microjoule credited is with a window or with nobody.
@@ -127,7 +127,7 @@ func TestEnergyIsConserved(t *testing.T) {
 				if h.rnd.IntN(3) == 0 && !h.tick.at.Before(m.opened.at) {
 					until, quantum = h.tick, 100*unit.Millijoule
 				}
-				gross := h.line.leave(m, until, quantum)
+				gross := h.line.leave(m, until, quantum, forecast{})
 				if m.weight > 0 {
 					h.charged += gross
 					if quantum > 1 {
@@ -179,7 +179,7 @@ func TestSharesAreByWeight(t *testing.T) {
 			} else if m := h.any(); m != nil {
 				want := h.open[m]
 				delete(h.open, m)
-				if got := h.line.leave(m, h.line.stamp(), 1); math.Abs(float64(got)-want) > 1 {
+				if got := h.line.leave(m, h.line.stamp(), 1, forecast{}); math.Abs(float64(got)-want) > 1 {
 					t.Fatalf("charged %d µJ, want %.2f", got, want)
 				}
 			}
@@ -194,7 +194,7 @@ func TestSharesAreByWeight(t *testing.T) {
 func at(limit unit.Power) (*timeline, func(s float64, uj int64) verdict) {
 	line := &timeline{counter: counter{limit: limit}}
 	return line, func(s float64, uj int64) verdict {
-		return line.cut(look{at: s, uj: uj}.reading(), ReasonUnreadable)
+		return line.cut(look{at: s, uj: uj}.reading(), ReasonUnreadable, nil)
 	}
 }
 
@@ -209,7 +209,7 @@ func TestUnreadEdgeIsSplitByTime(t *testing.T) {
 		t.Errorf("before the good reading: gap %v, reasons %v", longest, why)
 	}
 	read(30, 30e6)
-	if gross := line.leave(&m, line.stamp(), 1); gross != 20*unit.Joule {
+	if gross := line.leave(&m, line.stamp(), 1, forecast{}); gross != 20*unit.Joule {
 		t.Errorf("charged %v of 30 J over 30 s for the last 20 s", gross)
 	}
 	if m.blur != 30*time.Second {
@@ -241,8 +241,8 @@ func TestGlitchRefundsItsGap(t *testing.T) {
 		t.Errorf("after it: gap %v, reasons %v", longest, why)
 	}
 	known := line.now.measured - m.opened.measured
-	first := line.leave(&m, line.stamp(), 1)
-	second := line.leave(&later, line.stamp(), 1)
+	first := line.leave(&m, line.stamp(), 1, forecast{})
+	second := line.leave(&later, line.stamp(), 1, forecast{})
 	if known != 2*time.Minute || first != 4500*unit.Millijoule || second != 1500*unit.Millijoule {
 		t.Errorf("%v measured, %v and %v charged; want 4.5 J and 1.5 J", known, first, second)
 	}
@@ -261,7 +261,7 @@ func TestResetLeavesAGap(t *testing.T) {
 	if longest, why := line.troubles(clock0, line.now.at); longest != 5*time.Second || !slices.Contains(why, ReasonReset) {
 		t.Errorf("gap %v, reasons %v", longest, why)
 	}
-	if e := line.leave(&m, line.stamp(), 1); e != 50*unit.Joule {
+	if e := line.leave(&m, line.stamp(), 1, forecast{}); e != 50*unit.Joule {
 		t.Errorf("charged %v", e)
 	}
 }
@@ -273,7 +273,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		read(1+float64(i)/1000, -1)
 		m := member{weight: unitWeight}
 		line.join(&m)
-		line.leave(&m, line.stamp(), 1)
+		line.leave(&m, line.stamp(), 1, forecast{})
 	}
 	if len(line.memory) > maxMemory {
 		t.Errorf("%d slices remembered", len(line.memory))

@@ -35,6 +35,8 @@ type part struct {
 	before  unit.Power    // drawn just before it opened
 	took    time.Duration // by the reading it opened with
 	portion float64       // of the device's energy, just after it opened
+	falls   int           // of the stepper, when it opened
+	told    span          // what its stages so far were said to be
 }
 
 // Open begins a window.
@@ -55,18 +57,36 @@ func (m *Meter) Open(ctx context.Context, r OpenRequest) (*Window, error) {
 	w := &Window{m: m, id: newID(), req: r, opened: time.Now(), gate: make(gate, 1), absent: absent}
 	w.staged = w.opened
 	w.enlist(devices)
-	for i := range w.parts {
-		if err := w.parts[i].open(ctx, w.opened); err != nil {
-			w.release(i)
-			m.dismiss(w)
-			return nil, fmt.Errorf("window %s: %s: %w", r.Name, w.parts[i].device.name, err)
-		}
+	if err := w.begin(ctx); err != nil {
+		w.release()
+		m.dismiss(w)
+		return nil, fmt.Errorf("window %s: %w", r.Name, err)
 	}
 	m.mu.Lock()
 	w.changes = m.changes
 	m.windows[w.id] = w
 	m.mu.Unlock()
 	return w, nil
+}
+
+// begin opens the window's parts. Those that wait for a step of a counter come first, so that the others begin when all
+// waiting is over.
+func (w *Window) begin(ctx context.Context) error {
+	if w.req.WaitEdge {
+		for i := range w.parts {
+			if err := w.parts[i].openAtStep(ctx, w.opened); err != nil {
+				return fmt.Errorf("%s: %w", w.parts[i].device.name, err)
+			}
+		}
+		w.opened = time.Now()
+		w.staged = w.opened
+	}
+	for i := range w.parts {
+		if err := w.parts[i].open(ctx, w.opened); err != nil {
+			return fmt.Errorf("%s: %w", w.parts[i].device.name, err)
+		}
+	}
+	return nil
 }
 
 // enlist gives the window a part on each device, and one on the platform if it charges a CPU.
@@ -106,10 +126,67 @@ func (p *part) open(ctx context.Context, asked time.Time) error {
 		d.waiting = append(d.waiting, p)
 		return nil
 	}
-	d.read(ctx, asked)
-	d.line.join(&p.member)
-	p.before, p.took, p.portion = d.line.power, d.took, d.line.shareOf(&p.member)
+	if p.joined {
+		return nil
+	}
+	if d.step != nil {
+		d.step.rouse()
+	}
+	d.edge(ctx, asked)
+	p.join(d.line.now.at)
 	return nil
+}
+
+// join puts the part on the timeline at a moment.
+func (p *part) join(at time.Time) {
+	d := p.device
+	d.line.joinAt(&p.member, at)
+	p.before, p.took, p.portion = d.line.power, d.took, d.line.shareOf(&p.member)
+	if d.step != nil {
+		p.falls = d.step.falls
+		p.took += d.step.blur()
+	}
+}
+
+// openAtStep puts the part on the timeline at the counter's next step. It does nothing where that cannot be waited for.
+func (p *part) openAtStep(ctx context.Context, asked time.Time) error {
+	if p.coarse || p.device.step == nil {
+		return nil
+	}
+	_, err := p.await(ctx, &waiter{part: p, after: asked, done: make(chan struct{})})
+	return err
+}
+
+// await waits for an edge at the counter's next step and reports whether it came; it does not where the counter's steps
+// are not known or it does not move.
+func (p *part) await(ctx context.Context, w *waiter) (bool, error) {
+	d := p.device
+	if err := d.enter(ctx); err != nil {
+		return false, err
+	}
+	if d.step.off {
+		d.gate.leave()
+		return false, nil
+	}
+	d.step.waiters = append(d.step.waiters, w)
+	d.step.rouse()
+	patience := time.NewTimer(4*d.step.period() + 400*time.Millisecond)
+	d.gate.leave()
+	defer patience.Stop()
+	select {
+	case <-w.done:
+		return true, nil
+	case <-patience.C:
+	case <-ctx.Done():
+	}
+	if err := d.enter(context.WithoutCancel(ctx)); err != nil {
+		return false, err
+	}
+	defer d.gate.leave()
+	if !d.step.forgo(w) {
+		return true, nil
+	}
+	return false, context.Cause(ctx)
 }
 
 // admit counts a window that is about to open.
@@ -220,7 +297,7 @@ func (w *Window) Close(ctx context.Context, r CloseRequest) (Result, error) {
 	asked := time.Now()
 	ends := make([]end, len(w.parts))
 	for i := range w.parts {
-		ends[i] = w.parts[i].close(ctx, w.opened, asked)
+		ends[i] = w.parts[i].close(ctx, w.opened, asked, r.WaitEdge)
 	}
 	w.m.dismiss(w)
 	res := w.result(r, asked, ends)
@@ -240,15 +317,15 @@ func (w *Window) Abandon() {
 		return
 	}
 	w.ended = true
-	w.release(len(w.parts))
+	w.release()
 	w.m.dismiss(w)
 	w.m.log.Debug("window abandoned", "window", w.id, "name", w.req.Name, "uid", w.req.Owner,
 		"seconds", time.Since(w.opened).Seconds())
 }
 
-// release takes the first n parts off their devices.
-func (w *Window) release(n int) {
-	for i := range n {
+// release takes the parts off their devices.
+func (w *Window) release() {
+	for i := range w.parts {
 		p := &w.parts[i]
 		if p.device.enter(context.Background()) != nil {
 			p.device.goneLater(p)
@@ -277,15 +354,38 @@ func (p *part) mark(ctx context.Context, asked time.Time) (span, error) {
 	defer d.gate.leave()
 	now := d.tick
 	if !p.coarse {
-		d.read(ctx, asked)
+		d.edge(ctx, asked)
 		now = d.line.stamp()
 	}
 	if !p.joined {
 		return span{}, nil
 	}
-	s := span{p.share(p.staged, now, p.step()), p.seconds(p.staged, now)}
-	p.staged = now
-	return s, nil
+	return p.stage(p.charge(now, p.expect(now.at))), nil
+}
+
+// stage is what a window's charge has grown by since the stage before. A stage whose end was not read yet when it was
+// told makes the next one more or less.
+func (p *part) stage(charged span) span {
+	s := span{charged.gross - p.told.gross, charged.seconds - p.told.seconds}
+	p.told = charged
+	return s
+}
+
+// charge is what the window has come to at a place, with what is expected on top.
+func (p *part) charge(at stamp, f forecast) span {
+	uj := at.energy.since(p.opened.energy) + f.total
+	if p.weight > 0 {
+		uj = float64(p.weight)/unitWeight*at.phi.since(p.opened.phi) + f.share
+	}
+	return span{rounded(uj, p.step()), p.seconds(p.opened, at) + f.seconds}
+}
+
+// expect is what is not read yet of the time up to a moment.
+func (p *part) expect(until time.Time) forecast {
+	if p.device.step == nil {
+		return forecast{}
+	}
+	return p.device.line.forecast(&p.member, until, p.device.step.outlook(until))
 }
 
 // step is what the part's energy is rounded to: strangers see CPU energy in tenths of a joule.

@@ -355,6 +355,7 @@ func TestHungGPUHoldsUpNobodyForLong(t *testing.T) {
 		both.Go(func() { r.close(w, meter.CloseRequest{Synced: true}) })
 		both.Go(func() {
 			other := r.open(meter.OpenRequest{Exact: true, Devices: []string{r.gpu}})
+			time.Sleep(time.Second / 5)
 			res := r.close(other, meter.CloseRequest{Synced: true})
 			if res.Method != meter.Unknown {
 				t.Errorf("%+v", res)
@@ -686,7 +687,7 @@ func TestChangeOfConditionIsSaid(t *testing.T) {
 
 func TestNoCounterIsReadAtRest(t *testing.T) {
 	on(t, "workstation", func(r *rig) {
-		time.Sleep(time.Second) // after the start's probe
+		time.Sleep(3 * time.Second) // the board's steps are learned
 		reads, _ := r.sim.Touches("sys")
 		time.Sleep(time.Hour)
 		if now, _ := r.sim.Touches("sys"); now != reads {
@@ -802,7 +803,7 @@ func TestEdgesOfOneMomentShareAReading(t *testing.T) {
 		}
 		release()
 		all.Wait()
-		if n := reads() - before; n > 3 {
+		if n := reads() - before; n > 8 { // the follower makes some too
 			t.Errorf("%d readings for 50 edges that waited", n)
 		}
 	})
