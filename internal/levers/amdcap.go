@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"regexp"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -14,8 +13,6 @@ import (
 	"github.com/qunerd/quner/internal/host"
 	"github.com/qunerd/quner/internal/unit"
 )
-
-const drmDir = "class/drm"
 
 // amdCapStep is what amdgpu resolves, in µW: it hands whole watts to the firmware.
 const amdCapStep = int64(unit.Watt / unit.Microwatt)
@@ -25,8 +22,8 @@ const amdCapStep = int64(unit.Watt / unit.Microwatt)
 type amdCap struct {
 	attr
 	ranged
-	device string // the card's directory in /sys
-	woke   func() // counts a wake
+	card host.Card
+	woke func() // counts a wake
 }
 
 func amdCapClass() class {
@@ -37,18 +34,14 @@ func amdCapClass() class {
 func amdLoad(h *host.Host) string { return moduleLoad(h, "amdgpu") }
 
 func discoverAMDCaps(ctx context.Context, h *host.Host) ([]Lever, []Missing) {
-	names, err := h.Sys.List(drmDir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	cards, err := h.Cards()
+	if err != nil {
 		return nil, []Missing{{"amdgpu", AMDCap, host.ReasonOf(err), err.Error()}}
 	}
-	card := regexp.MustCompile(`^card[0-9]{1,4}$`)
 	var found []Lever
 	var missing []Missing
-	for _, n := range names {
-		if !card.MatchString(n) {
-			continue
-		}
-		c, m := findAMDCap(ctx, h, path.Join(drmDir, n, "device"))
+	for _, card := range cards {
+		c, m := findAMDCap(ctx, h, card)
 		if c != nil {
 			m = c.open(ctx)
 		}
@@ -66,14 +59,10 @@ func discoverAMDCaps(ctx context.Context, h *host.Host) ([]Lever, []Missing) {
 }
 
 // findAMDCap looks at one card, as far as that wakes nothing. One of another driver is neither a lever nor missing.
-func findAMDCap(ctx context.Context, h *host.Host, device string) (*amdCap, *Missing) {
-	c := &amdCap{device: device, woke: h.GPUs.CountWake, attr: attr{sys: h.Sys}}
-	address := path.Base(device)
-	if to, err := h.Sys.Link(device); err == nil {
-		address = path.Base(to)
-	}
-	c.name = cardPrefix + printable(address)
-	sensors, err := c.sensors(ctx)
+func findAMDCap(ctx context.Context, h *host.Host, card host.Card) (*amdCap, *Missing) {
+	c := &amdCap{card: card, woke: h.GPUs.CountWake, attr: attr{sys: h.Sys}}
+	c.name = cardPrefix + printable(card.PCI)
+	sensors, err := guarded(ctx, &c.guard, func() (string, error) { return card.Sensors(h.Sys, "amdgpu") })
 	switch {
 	case err != nil:
 		return nil, c.missingFor(AMDCap, c.explain(err))
@@ -114,22 +103,6 @@ func (c *amdCap) open(ctx context.Context) *Missing {
 	return nil
 }
 
-// sensors finds the directory with the card's sensors; "" for one that is not amdgpu's.
-func (c *amdCap) sensors(ctx context.Context) (string, error) {
-	dir := path.Join(c.device, "hwmon")
-	names, err := guarded(ctx, &c.guard, func() ([]string, error) { return c.sys.List(dir) })
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	for _, n := range names {
-		name, err := guarded(ctx, &c.guard, func() (string, error) { return c.sys.ReadString(path.Join(dir, n, "name")) })
-		if err == nil && name == "amdgpu" {
-			return path.Join(dir, n), nil
-		}
-	}
-	return "", err
-}
-
 func (c *amdCap) bound(ctx context.Context, file string) (int64, error) {
 	text, err := c.beside(ctx, file)
 	if err != nil {
@@ -146,16 +119,14 @@ func (c *amdCap) Kind() Kind { return AMDCap }
 
 // asleep returns an error that wraps host.ErrSuspended while the card sleeps.
 func (c *amdCap) asleep(ctx context.Context) error {
-	status, err := guarded(ctx, &c.guard, func() (string, error) {
-		return c.sys.ReadString(path.Join(c.device, "power/runtime_status"))
-	})
+	asleep, err := guarded(ctx, &c.guard, func() (bool, error) { return c.card.Asleep(c.sys) })
 	switch {
-	case err == nil && (status == "suspended" || status == "suspending"):
+	case err != nil:
+		return c.explain(err)
+	case asleep:
 		return fmt.Errorf("%s: %w", c.name, host.ErrSuspended)
-	case err == nil, errors.Is(err, fs.ErrNotExist): // a kernel without run-time power management puts nothing to sleep
-		return nil
 	}
-	return c.explain(err)
+	return nil
 }
 
 func (c *amdCap) Get(ctx context.Context) (Value, error) {
@@ -216,12 +187,12 @@ func (c *amdCap) suspended(err error, explain func(error) error) error {
 
 // wakeAMDCard wakes the card of a lever that is not there since it sleeps; reading its cap does that.
 func wakeAMDCard(ctx context.Context, h *host.Host, lever string) error {
-	names, err := h.Sys.List(drmDir)
+	cards, err := h.Cards()
 	if err != nil {
 		return err
 	}
-	for _, n := range names {
-		c, _ := findAMDCap(ctx, h, path.Join(drmDir, n, "device"))
+	for _, card := range cards {
+		c, _ := findAMDCap(ctx, h, card)
 		if c != nil && c.name == lever {
 			_, err = c.wake(ctx)
 			return err
