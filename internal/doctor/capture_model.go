@@ -133,15 +133,15 @@ type simBoard struct {
 	kind, uuid, pci, name, vbios, driver string
 	lo, hi, found                        float64 // caps, W
 	energy                               int64   // mJ
-	refuses, sleeps                      bool
+	refuses, sleeps, noCounter           bool
 }
 
 func (g simBoard) toml(curve string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n[[gpu]]\nkind = %q\npci = %q\nname = %q\ncurve = %q\n", g.kind, g.pci, g.name, curve)
 	if g.kind == "nvidia" {
-		fmt.Fprintf(&b, "uuid = %q\nvbios = %q\ndriver = %q\nmin_w = %.3f\nmax_w = %.3f\ndefault_w = %.3f\nfound_w = %.3f\nenergy_mj = %d\nrefuses_cap = %t\n",
-			g.uuid, g.vbios, g.driver, g.lo, g.hi, g.hi, g.found, g.energy, g.refuses)
+		fmt.Fprintf(&b, "uuid = %q\nvbios = %q\ndriver = %q\nmin_w = %.3f\nmax_w = %.3f\ndefault_w = %.3f\nfound_w = %.3f\nenergy_mj = %d\nno_counter = %t\nrefuses_cap = %t\n",
+			g.uuid, g.vbios, g.driver, g.lo, g.hi, g.hi, g.found, g.energy, g.noCounter, g.refuses)
 	}
 	sleep := 0.0
 	if g.sleeps {
@@ -198,6 +198,7 @@ func (c *capture) nvidia(ctx context.Context, gpu *host.GPU) simBoard {
 		if r.EnergyErr == nil {
 			g.energy = int64(r.Energy / unit.Millijoule)
 		}
+		g.noCounter = errors.Is(r.EnergyErr, host.ErrNotSupported)
 	}
 	return g
 }

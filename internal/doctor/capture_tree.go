@@ -79,8 +79,8 @@ func (c *capture) displays() {
 			continue
 		}
 		c.sys(dev, "gpu_busy_percent", "vbios_version", "unique_id")
-		c.sys(dev+"/hwmon/hwmon*", "name", "power1_average", "power1_input", "power1_label", "power1_cap", "power1_cap_min",
-			"power1_cap_max", "power1_cap_default")
+		c.sys(dev+"/hwmon/hwmon*", "name", "energy1_input", "power1_average", "power1_average_interval", "power1_input",
+			"power1_label", "power1_cap", "power1_cap_min", "power1_cap_max", "power1_cap_default", "in1_input", "in1_label")
 	}
 	for _, card := range c.glob("class/drm/card*") {
 		if !strings.Contains(path.Base(card), "-") {

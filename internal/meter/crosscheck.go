@@ -7,8 +7,8 @@ import (
 	"github.com/qunerd/quner/internal/unit"
 )
 
-// measured is one source's figure for a stretch of time.
-type measured struct {
+// sourceFigure is one source's figure for a stretch of time.
+type sourceFigure struct {
 	energy unit.Energy
 	half   unit.Energy   // of the 95 % interval
 	length time.Duration // that the figure covers
@@ -25,7 +25,7 @@ const (
 // crossCheck compares what the counter says of a window with what the power sensor's samples integrate to over nearly the
 // same stretch. Where they differ by more than 5 % beyond both uncertainties it reports so, and half is the counter's
 // half-width widened to cover both; the figure itself stays the counter's. Stretches too different to be compared agree.
-func crossCheck(counter, power measured) (half unit.Energy, disagree bool) {
+func crossCheck(counter, power sourceFigure) (half unit.Energy, disagree bool) {
 	shorter, longer := min(counter.length, power.length), max(counter.length, power.length)
 	if shorter <= 0 || longer > shorter*1000/overlapShare {
 		return counter.half, false

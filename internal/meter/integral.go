@@ -91,6 +91,7 @@ type integral struct {
 	recent []powerSample // the newest real ones, as far back as an edge can be blurred
 
 	total    unit.Energy // up to last
+	known    time.Duration
 	rest     uint64      // of total, in halves of µW·ns: less than halfMicrojoule
 	jump     float64     // µW: by how much the newest sample differs from the one before
 	variance float64     // µJ², of total: when within each interval the power changed
@@ -138,6 +139,7 @@ func (g *integral) trapezoid(s powerSample) {
 	low, carry := bits.Add64(low, g.rest, 0)
 	whole, rest := bits.Div64(high+carry, low, halfMicrojoule)
 	g.total += unit.Energy(whole)
+	g.known += length
 	g.rest = rest
 	jump := math.Abs(float64(s.power - g.last.power))
 	between, late := jump*length.Seconds(), jump*g.sensor.update.Seconds()
@@ -191,6 +193,7 @@ func (s powerSensor) held(p unit.Power, away time.Duration) (e unit.Energy, rest
 type powerMark struct {
 	at       time.Time
 	energy   unit.Energy
+	known    time.Duration // that the energy was drawn in
 	power    unit.Power
 	variance float64    // µJ²
 	bound    float64    // µJ
@@ -199,7 +202,7 @@ type powerMark struct {
 
 // mark returns where the integral is. Its at is zero before the first sample.
 func (g *integral) mark() powerMark {
-	m := powerMark{at: g.last.at, energy: g.total, power: g.last.power, variance: g.variance, bound: g.bound}
+	m := powerMark{at: g.last.at, energy: g.total, known: g.known, power: g.last.power, variance: g.variance, bound: g.bound}
 	lo, hi := m.power, m.power
 	for _, s := range g.recent {
 		lo, hi = min(lo, s.power), max(hi, s.power)
@@ -213,6 +216,7 @@ type powerFigure struct {
 	energy unit.Energy
 	half   unit.Energy   // of the 95 % interval
 	length time.Duration // between the marks, gaps included
+	known  time.Duration // of it, what the energy is of
 	reason string        // ReasonAveraging, or empty
 }
 
@@ -224,7 +228,7 @@ type powerFigure struct {
 // half the update period (when within it the figure was taken is unknown), and over an eighth of the averaging time (a mean
 // of two levels can have been made with the higher one first or last).
 func (s powerSensor) between(from, to powerMark) powerFigure {
-	f := powerFigure{energy: to.energy - from.energy, length: to.at.Sub(from.at)}
+	f := powerFigure{energy: to.energy - from.energy, length: to.at.Sub(from.at), known: to.known - from.known}
 	f.energy += (to.power - from.power).Over((s.update + s.averaging) / 2)
 	if s.averaging > f.length {
 		f.reason = ReasonAveraging
@@ -233,6 +237,9 @@ func (s powerSensor) between(from, to powerMark) powerFigure {
 	within := min(within95*sigma, to.bound-from.bound)
 	edge := s.update/2 + s.averaging/8
 	edges := math.Hypot(float64(from.spread.Over(edge)), float64(to.spread.Over(edge)))
+	if s.averaging > 0 { // all of a ramp is late by the same
+		edges += math.Abs(float64((to.power - from.power).Over(s.update / 2)))
+	}
 	f.half = unit.Energy(math.Ceil(max(0, within) + edges))
 	return f
 }

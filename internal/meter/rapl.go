@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"path"
 	"strings"
@@ -159,42 +158,17 @@ func (z *zone) repeat(kept *zone) {
 	z.device = kept.device + "@" + z.dir
 }
 
-// zoneCounter reads a zone's counter. It belongs to one device, which makes one call at a time.
-type zoneCounter struct {
-	sys  host.Dir
-	name string
-	file *host.File
-	buf  [32]byte
-}
+// zoneCounter is the file of a zone's counter.
+type zoneCounter sysFile
 
 func (z *zoneCounter) energy(context.Context) (unit.Energy, time.Time, error) {
-	at := time.Now()
-	if z.file == nil {
-		file, err := z.sys.Open(z.name)
-		if err != nil {
-			return 0, at, err
-		}
-		z.file, at = file, time.Now()
-	}
-	n, err := z.file.ReadAt(z.buf[:])
+	file := (*sysFile)(z)
+	text, at, err := file.read()
 	if err != nil {
-		if errors.Is(err, fs.ErrClosed) || host.ReasonOf(err) == host.Lost {
-			z.close() // the zone went away; one that comes back is another file
-		}
 		return 0, at, err
 	}
-	e, err := parseMicrojoules(z.buf[:n])
-	if err != nil {
-		err = fmt.Errorf("%s: %w", z.sys.File(z.name), err)
-	}
-	return e, at, err
-}
-
-func (z *zoneCounter) close() {
-	if z.file != nil {
-		_ = z.file.Close() // opened for reading
-		z.file = nil
-	}
+	e, err := parseMicrojoules(text)
+	return e, at, file.called(err)
 }
 
 var errNotEnergy = errors.New("not a number of microjoules")
