@@ -10,8 +10,8 @@ import (
 	"github.com/qunerd/quner/internal/unit"
 )
 
-// sensor tells a device's power. averaging is what its samples are means over.
-type sensor interface {
+// powerSource tells a device's power. averaging is what its samples are means over.
+type powerSource interface {
 	samples(context.Context) (taken []powerSample, averaging time.Duration, err error)
 }
 
@@ -25,13 +25,13 @@ var errLapse = errors.New("no power sample for too long")
 // sampler is a source made of a power sensor: a counter that moves when it is looked at. It belongs to one device, which
 // makes one call at a time.
 type sampler struct {
-	from sensor
+	from powerSource
 	sum  *integral
 }
 
 // newSampler integrates what a sensor says, to be looked at every powerPeriod. update is how often the sensor renews its
 // figure, and limit more than the device can draw.
-func newSampler(from sensor, update time.Duration, limit unit.Power) *sampler {
+func newSampler(from powerSource, update time.Duration, limit unit.Power) *sampler {
 	return &sampler{from: from, sum: newIntegral(powerSensor{period: powerPeriod, update: update, limit: limit})}
 }
 
