@@ -229,7 +229,10 @@ func TestCPUFiguresAreCoarseOnThePublicSocket(t *testing.T) {
 
 // FuzzSession gives a session anything a caller may send.
 func FuzzSession(f *testing.F) {
-	for _, m := range []*qunerv1.SessionRequest{openCommand(1, "w"), openCommand(2, "", "gpu"), markCommand(3, "x", "y"), closeCommand(4, "x", true), {}} {
+	full := openCommand(5, "w", "cpu")
+	full.GetOpen().WaitEdge, full.GetOpen().Weight, full.GetOpen().HintJoulesPerUnit, full.GetOpen().Unit = true, 0.5, 2, "token"
+	full.GetOpen().IdleWatts, full.GetOpen().IdleWattsUncertainty = map[string]float64{"cpu": 9}, map[string]float64{"cpu": 1}
+	for _, m := range []*qunerv1.SessionRequest{openCommand(1, "w"), openCommand(2, "", "gpu"), markCommand(3, "x", "y"), closeCommand(4, "x", true), full, {}} {
 		data, err := proto.Marshal(m)
 		if err != nil {
 			f.Fatal(err)
@@ -249,7 +252,9 @@ func FuzzSession(f *testing.F) {
 			t.Errorf("%v to %v", answer, request)
 		}
 		if id := answer.GetOpened().GetId(); id != "" {
-			closed := s.answer(t.Context(), closeCommand(9, id, false))
+			end := closeCommand(9, id, false)
+			end.GetClose().WaitEdge = request.GetOpen().GetWaitEdge()
+			closed := s.answer(t.Context(), end)
 			if closed.GetClosed() == nil {
 				t.Errorf("opened by %v, closed: %v", request, closed)
 			}
