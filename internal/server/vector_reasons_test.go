@@ -37,13 +37,24 @@ func zoneVectors() []vector {
 		{name: "mirrored dies", input: "two dies, identical increments of 100 W, 1 s",
 			machine: machine{zones: []zone{zoneAt("intel-rapl:0", "package-0-die-0", 100), zoneAt("intel-rapl:1", "package-0-die-1", 100)}},
 			lasts:   second,
-			want: want{method: "sampled", joules: []float64{100}, within: 0.01, covers: 1, reasons: "mirrored"}, later: "a die that was left out before the window is not told"},
+			want:    want{method: "sampled", joules: []float64{100}, within: 0.01, covers: 1, reasons: "mirrored"}, later: "a die that was left out before the window is not told"},
 		{name: "mirrored dies, found out meanwhile", input: "two dies that stand still until the open, then identical increments of 100 W, 10 s",
 			machine: machine{zones: []zone{
 				{dir: "intel-rapl:0", name: "package-0-die-0", life: script{{0, 1e9, 0, nil}, {0.0001, 1e9, 100, nil}}, most: wide},
 				{dir: "intel-rapl:1", name: "package-0-die-1", life: script{{0, 1e9, 0, nil}, {0.0001, 1e9, 100, nil}}, most: wide},
 			}}, lasts: 10 * second,
 			want: want{method: "sampled", joules: []float64{1000}, within: 0.1, covers: 1, reasons: "mirrored"}},
+		{name: "mirrored dies, their dram too", input: "two dies of 100 W with dram of 5 W each, all the same twice, 1 s",
+			machine: machine{zones: []zone{
+				zoneAt("intel-rapl:0", "package-0-die-0", 100), zoneAt("intel-rapl:0:0", "dram", 5),
+				zoneAt("intel-rapl:1", "package-0-die-1", 100), zoneAt("intel-rapl:1:0", "dram", 5),
+			}}, lasts: second,
+			want:  want{method: "sampled", joules: []float64{100, 5}, sum: 105, within: 0.01, covers: 1, reasons: "mirrored"},
+			later: "a die's dram is compared with the first package, not with that one's dram"},
+		{name: "a die's dram is no die", input: "one die of 50 W, dram of 50 W too, 1 s",
+			machine: machine{zones: []zone{zoneAt("intel-rapl:0", "package-0-die-0", 50), zoneAt("intel-rapl:0:0", "dram", 50)}}, lasts: second,
+			want:  want{method: "sampled", joules: []float64{50, 50}, sum: 100, within: 0.01, covers: 1},
+			later: "the same"},
 		{name: "dies apart", input: "two dies, 100 W and 70 W, 1 s",
 			machine: machine{zones: []zone{zoneAt("intel-rapl:0", "package-0-die-0", 100), zoneAt("intel-rapl:1", "package-0-die-1", 70)}},
 			lasts:   second,
@@ -53,23 +64,6 @@ func zoneVectors() []vector {
 				{dir: "intel-rapl:0:0", name: "dram", most: wide, life: script{{0, 0, 0, unix.EACCES}}}}},
 			lasts: second, live: true,
 			want: want{method: "unknown", joules: []float64{100, none}, within: 0.01, covers: -1, gap: second, reasons: "gap permission"}},
-	}
-}
-
-// sensorVectors are about boards with a power sensor and no counter.
-func sensorVectors() []vector {
-	no := script{{0, 0, 0, host.ErrNotSupported}}
-	sensed := func(life script) machine {
-		return machine{cards: []card{{uuid: "GPU-v", most: 300, energy: no, sensor: life}}}
-	}
-	synced := client.CloseOptions{Synced: true}
-	return []vector{
-		{name: "power, constant", input: "no counter; sensor says 300 W for 10 s",
-			machine: sensed(script{{0, 0, 300, nil}}), close: synced, lasts: 10 * second,
-			want: want{method: "sampled", joules: []float64{3000}, within: 1, covers: 1, reasons: "", holds: []float64{3000}}, later: "integration of power"},
-		{name: "power, a step", input: "no counter; sensor says 50 W for 10 s, then 300 W for 10 s",
-			machine: sensed(script{{0, 0, 50, nil}, {10, 0, 300, nil}}), close: synced, lasts: 20 * second,
-			want: want{method: "sampled", joules: []float64{3500}, within: 125, covers: 1, reasons: "", holds: []float64{3500}}, later: "integration of power"},
 	}
 }
 

@@ -284,7 +284,11 @@ func (tb *table) print(t *testing.T, all []vector) {
 		if v.later != "" {
 			mark = "L"
 		}
-		fmt.Fprintf(&out, "%s %-42s | %-86s | %s\n", mark, v.name, v.input, tb.rows[v.name])
+		row := tb.rows[v.name]
+		if v.later != "" {
+			row += " (later: " + v.later + ")"
+		}
+		fmt.Fprintf(&out, "%s %-42s | %-86s | %s\n", mark, v.name, v.input, row)
 	}
 	t.Logf("vectors through the whole daemon (*: over a real socket in real time, too; L: later)\n%s", out.String())
 }
