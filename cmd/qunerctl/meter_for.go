@@ -51,7 +51,11 @@ func (a *app) openWindow(cmd *cobra.Command, c *client.Client, f *meterFlags) (*
 // meterFor meters the machine for a while.
 func (a *app) meterFor(cmd *cobra.Command, f *meterFlags) error {
 	ctx := cmd.Context()
-	if err := f.check(cmd.Flags().Changed("work")); err != nil {
+	err := f.check(cmd.Flags().Changed("work"))
+	if f.span == "" { // --for=
+		err = wrongValue("qunerctl meter --for 60s", "--for", f.span, forForms)
+	}
+	if err != nil {
 		said := &failure{error: err, code: exitUsage, hint: "qunerctl meter --help"}
 		_ = errors.As(err, &said)
 		return said
