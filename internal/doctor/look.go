@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"log/slog"
 	"time"
@@ -52,4 +53,15 @@ func Look(ctx context.Context, of *host.Host, allowed levers.Options, log *slog.
 		r.Notes = append(r.Notes, note)
 	}
 	return r, nil
+}
+
+// Record writes what a host's energy counters and power sensors say for a while, as a meter.Trace. Nothing can be changed
+// by it, as by Look.
+func Record(ctx context.Context, of *host.Host, w io.Writer, length time.Duration, log *slog.Logger, progress func(float64)) error {
+	h := readOnly(of)
+	m, err := meter.New(ctx, h, meter.Options{}, log)
+	if err != nil {
+		return err
+	}
+	return m.Record(ctx, w, meter.RecordOptions{For: length, Remark: hostLine(h), Progress: progress})
 }

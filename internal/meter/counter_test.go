@@ -14,6 +14,23 @@ var errIO = errors.New("input/output error")
 // clock0 is when the tests begin.
 var clock0 = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 
+// A reading just before a step of the counter and one just after it have all that the step held between them.
+func TestCounterStepBetweenTwoReadings(t *testing.T) {
+	board := counter{limit: 450 * unit.Watt, period: nvmlPeriod}
+	zone := counter{limit: 450 * unit.Watt, period: raplPeriod}
+	for _, l := range []look{{0, 0, 0}, {1, 300e6, 0}} {
+		board.step(l.reading())
+		zone.step(l.reading())
+	}
+	after := look{1.001, 330e6, 0}.reading() // 300 W over 100 ms
+	if v, e := board.step(after); v != ok || e != 30*unit.Joule {
+		t.Errorf("a board: %v, %v", v, e)
+	}
+	if v, _ := zone.step(after); v != jump {
+		t.Errorf("a zone, whose steps are short: %v", v)
+	}
+}
+
 // look is one reading in a test: seconds since the first, µJ; a negative value is a read error.
 type look struct {
 	at     float64

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/qunerd/quner/internal/doctor"
+	"github.com/qunerd/quner/internal/meter"
+)
+
+// How long a recording may be.
+const (
+	minRecord = 100 * time.Millisecond
+	maxRecord = 24 * time.Hour
+)
+
+// recordTrace writes what a machine's counters say into a file that was not there. Ctrl-C ends it early, with what there is.
+func recordTrace(ctx context.Context, out, log io.Writer, m *machine, file string, length time.Duration) error {
+	closeGPUs, _ := openGPUs(ctx, m.Host)
+	defer closeGPUs()
+	began := time.Now()
+	show, end := progress(log, "recording")
+	err := newFile(file, func(w io.Writer) error {
+		return doctor.Record(ctx, m.Host, w, length, newLog(log, slog.LevelWarn, true), show)
+	})
+	end()
+	if errors.Is(err, meter.ErrNothingToRecord) {
+		return hinted{err, "what is missing, and why: qunerd doctor"}
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "%s: %.1f s of this machine's energy counters\n", file, time.Since(began).Seconds())
+	return err
+}
