@@ -51,11 +51,8 @@ it is.`,
 			if file != "" && !strings.HasSuffix(file, ".txtar") {
 				return usageError{fmt.Errorf("--capture %q: a simulated machine is a file whose name ends in .txtar", file), "qunerd doctor"}
 			}
-			switch {
-			case c.Flags().Changed("for") && trace == "":
-				return usageError{errors.New("--for goes with --record: it is how long to record"), "qunerd doctor"}
-			case length < minRecord || length > maxRecord:
-				return usageError{fmt.Errorf("--for %v: allowed is %v to %v", length, minRecord, maxRecord), "qunerd doctor"}
+			if err := recordable(trace, length, c.Flags().Changed("for")); err != nil {
+				return err
 			}
 			salt, err := saltOf(c.InOrStdin(), salted)
 			if err != nil {

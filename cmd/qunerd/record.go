@@ -18,6 +18,17 @@ const (
 	maxRecord = 24 * time.Hour
 )
 
+// recordable refuses a length that says nothing, or nothing of use.
+func recordable(file string, length time.Duration, told bool) error {
+	switch {
+	case told && file == "":
+		return usageError{errors.New("--for goes with --record: it is how long to record"), "qunerd doctor"}
+	case length < minRecord || length > maxRecord:
+		return usageError{fmt.Errorf("--for %v: allowed is %v to %v", length, minRecord, maxRecord), "qunerd doctor"}
+	}
+	return nil
+}
+
 // recordTrace writes what a machine's counters say into a file that was not there. Ctrl-C ends it early, with what there is.
 func recordTrace(ctx context.Context, out, log io.Writer, m *machine, file string, length time.Duration) error {
 	closeGPUs, _ := openGPUs(ctx, m.Host)
