@@ -52,26 +52,28 @@ func (a *app) meterCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "meter [flags] -- COMMAND [ARG…] | --for DURATION",
 		Short: "Joules of a command, or of the machine for a while",
-		Long: `Run COMMAND and tell on standard error what it cost in joules, as "perf stat" does.
-COMMAND keeps its standard streams and signals, and its exit status is meter's. A
-daemon that cannot be reached costs the figure, never the command. Failures before
-COMMAND starts, wrong flags too, are 125, 126 (not executable) and 127 (not found).
+		Long: `Run COMMAND and tell on standard error what it cost in joules, as "perf stat"
+does. COMMAND keeps its standard streams and signals, and its exit status is
+meter's. A daemon that cannot be reached costs the figure, never the command.
+Failures before COMMAND starts, wrong flags too, are 125, 126 (not executable)
+and 127 (not found).
 
-With --for there is no COMMAND: the machine is metered for that long, 1s to 24h, and
-the result goes to standard output. Ctrl-C ends it early, with the result.
+With --for there is no COMMAND: the machine is metered for that long, 1s to 24h,
+and the result goes to standard output. Ctrl-C ends it early, with the result.
 
-A figure has its 95 % interval: what the counters' steps may hide at the two ends,
-the idle floor's own ±, and the sensor's. Fewer than three steps of a counter (100 ms
-each on a board, 1 ms on a package) are no measurement: the result is then unknown,
-with what it was at most. Let it run for longer, or do it many times over in one go
-(--work 20 --unit runs). With --wait-edge the figure begins and ends at steps of the
-counters, which leaves next to nothing hidden and costs up to 100 ms at either end;
-what the machine draws in those is part of the figure.
+A figure has its 95 % interval: what the counters' steps may hide at the two
+ends, the idle floor's own ±, and the sensor's. Fewer than three steps of a
+counter (100 ms each on a board, 1 ms on a package) are no measurement: the
+result is then unknown, with what it was at most. Let it run for longer, or do
+it many times over in one go (--work 20 --unit runs). With --wait-edge the
+figure begins and ends at steps of the counters, which leaves next to nothing
+hidden and costs up to 100 ms at either end; what the machine draws in those is
+part of the figure.
 
-Joules are above idle where the idle floor is given. gpu= and cpu= are the watts of
-all boards or of all CPU devices together: they are divided among those in proportion
-to what each drew. A device may be named by itself instead, or by the beginning of its
-name; what it is given is not part of its kind's.`,
+Joules are above idle where the idle floor is given. gpu= and cpu= are the watts
+of all boards or of all CPU devices together: they are divided among those in
+proportion to what each drew. A device may be named by itself instead, or by the
+beginning of its name; what it is given is not part of its kind's.`,
 		Example: "  qunerctl meter -- make -j8\n" +
 			"  qunerctl meter --for 60s\n" +
 			"  qunerctl meter --idle-watts gpu=50±2,cpu=20 --work 10000 --unit tokens -- ./generate\n" +

@@ -19,8 +19,8 @@ func notes(w *qunerv1.WindowResult) []string {
 	}
 	var said []string
 	for i, reason := range all {
-		if slices.Contains(all[:i], reason) {
-			continue
+		if slices.Contains(all[:i], reason) || reason == "floor_none" && w.GetMethod() == qunerv1.Method_METHOD_UNKNOWN {
+			continue // said before; or of a figure that is not there
 		}
 		said = append(said, note(reason, w.GetDevices()))
 	}

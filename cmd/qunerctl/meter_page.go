@@ -27,7 +27,11 @@ func (a *app) meterPage(cmd *cobra.Command, s *screen, r client.Result, of meter
 	if of.asked > 0 && lasted < of.asked-time.Second/2 {
 		took += ", ended early (--for " + shortDuration(of.asked) + ")"
 	}
-	rows := [][]cell{{heading("energy"), text(energyWords(r))}}
+	sure := yellow
+	if r.Measured() {
+		sure = green
+	}
+	rows := [][]cell{{heading("energy"), {text: energyWords(r), look: sure}}}
 	if _, _, ok := r.Joules(); ok && lasted > 0 {
 		mean := quantity(micro(w.GetEnergyUj())/lasted.Seconds(), micro(w.GetHalfWidthUj())/lasted.Seconds(), "W")
 		rows = append(rows, []cell{heading("power"), text(mean + " on average over " + took)})
