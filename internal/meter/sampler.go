@@ -42,31 +42,55 @@ func (s *sampler) since(from powerMark) powerFigure { return s.sum.sensor.betwee
 // newest sample may still stand for it. With errLapse the figure is good, but counts from here.
 func (s *sampler) energy(ctx context.Context) (unit.Energy, time.Time, error) {
 	asked := time.Now()
-	taken, averaging, err := s.from.samples(ctx)
-	s.sum.sensor.averaging = averaging
-	lapsed := false
-	for _, p := range taken {
-		_, v := s.sum.step(p)
-		lapsed = lapsed || v == split
-	}
-	if newest := s.sum.last.at; s.sum.has && !newest.Before(asked) {
-		e, _, _ := s.sum.until(newest)
-		return e, newest, ifLapsed(lapsed)
+	e, at, err := s.look(ctx)
+	if !at.Before(asked) && (err == nil || errors.Is(err, errLapse)) {
+		return e, at, err
 	}
 	now := time.Now()
-	e, rest, ok := s.sum.until(now)
-	switch {
-	case ok && rest == 0 && canHold(err):
-		return e, now, ifLapsed(lapsed)
-	case err == nil:
-		err = fmt.Errorf("%w: %w", errNoNumber, host.ErrUnread)
+	if s.sum.has && now.Sub(s.sum.last.at) <= s.sum.sensor.hold() && canHold(err) {
+		held, _, _ := s.sum.until(now)
+		return held, now, ifLapsed(errors.Is(err, errLapse))
+	}
+	if err == nil || errors.Is(err, errLapse) {
+		err = errNothingNew
 	}
 	return 0, asked, err
 }
 
+// errNothingNew is a look that brought no number.
+var errNothingNew = fmt.Errorf("power sensor: %w", host.ErrUnread)
+
+// look looks at the sensor and returns the energy up to its newest sample, and when that was taken. Without a new number
+// there is an error. With errLapse the figure is good, but counts from there.
+func (s *sampler) look(ctx context.Context) (unit.Energy, time.Time, error) {
+	asked := time.Now()
+	taken, averaging, err := s.from.samples(ctx)
+	if err != nil {
+		return 0, asked, err
+	}
+	s.sum.sensor.averaging = averaging
+	news, lapsed := false, false
+	for _, p := range taken {
+		_, v := s.sum.step(p)
+		news = news || v != missing && v != stale
+		lapsed = lapsed || v == split
+	}
+	if !news {
+		return 0, asked, errNothingNew
+	}
+	e, _, _ := s.sum.until(s.sum.last.at)
+	return e, s.sum.last.at, ifLapsed(lapsed)
+}
+
+// newest returns the newest number of the sensor; its at is zero before the first.
+func (s *sampler) newest() powerSample { return s.sum.last }
+
 // canHold reports whether a look that failed so leaves the newest sample standing: a reading may fail now and then; a device
 // that sleeps or is gone draws something else.
 func canHold(err error) bool {
+	if errors.Is(err, errLapse) {
+		return true
+	}
 	switch host.ReasonOf(err) {
 	case "", host.Unreadable:
 		return true
