@@ -340,3 +340,51 @@ func FuzzIntegral(f *testing.F) {
 		}
 	})
 }
+
+// TestIntegralOfATelegraph: power that jumps between two levels about as often as the sensor looks is the hardest there is.
+func TestIntegralOfATelegraph(t *testing.T) {
+	const tick, windows = 0.001, 1000 // s
+	random := rand.New(rand.NewPCG(5, 6))
+	for _, c := range []struct {
+		update time.Duration
+		length float64
+	}{{0, 1}, {0, 10}, {second / 10, 1}, {second / 10, 10}} {
+		sensor := powerSensor{period: second / 10, update: c.update}
+		inside, sum, width := 0, 0.0, 0.0
+		for range windows {
+			watts, left := 50.0, random.ExpFloat64()*0.2
+			phase := int(random.Float64() * 100)
+			told, truth := watts, 0.0
+			g := newIntegral(sensor)
+			var from powerMark
+			for i := range int(math.Round((2+c.length)/tick)) + 1 {
+				if c.update == 0 || i%100 == phase {
+					told = watts
+				}
+				if i%100 == 0 {
+					g.step(sampleOf(told, float64(i)*tick))
+				}
+				if i == 2000 { // by then it has jumped at random
+					from, truth = g.mark(), 0
+				}
+				truth += watts * tick
+				if left -= tick; left <= 0 {
+					watts, left = 350-watts, random.ExpFloat64()*0.2
+				}
+			}
+			truth -= told * tick // the last tick lies beyond the window
+			f := sensor.between(from, g.mark())
+			off := f.energy.Joules() - truth
+			sum, width = sum+off, width+f.half.Joules()
+			if math.Abs(off) <= f.half.Joules()+1 {
+				inside++
+			}
+		}
+		share, mean := float64(inside)/windows, sum/windows
+		t.Logf("%g s, a figure up to %v old: %.1f %% inside, mean error %.2f J, mean half-width %.1f J of %g J",
+			c.length, c.update, share*100, mean, width/windows, 175*c.length)
+		if share < 0.94 || math.Abs(mean) > 0.02*175*c.length {
+			t.Errorf("%g s, up to %v old: %.1f %% inside, mean error %.2f J", c.length, c.update, share*100, mean)
+		}
+	}
+}
