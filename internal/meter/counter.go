@@ -33,7 +33,7 @@ func (v verdict) credits() bool { return v == ok || v == ambiguous || v == wrap 
 func (v verdict) broke() bool { return v == jump || v == reset || v == believed }
 
 const (
-	slack          = 50 * time.Millisecond  // on top of the time between readings: the counter's own period, unless that is longer
+	slack          = 50 * time.Millisecond  // a counter's own update period, on top of the time between readings
 	memory         = 120 * time.Second      // how long the base before a break may be returned to
 	patience       = 3                      // impossible falls in a row until the new value is believed
 	sleepTolerance = 100 * time.Millisecond // two clocks read one after the other differ by less
@@ -52,9 +52,6 @@ type counter struct {
 	span  unit.Energy   // where it wraps; 0: never
 	limit unit.Power    // more than the device can draw
 	blur  time.Duration // how far off the times of two readings may be, beyond slack
-	// period is that of the counter's steps, at most. Two readings that lie next to each other may have a whole step
-	// between them.
-	period time.Duration
 
 	base    reading // what rises are counted from
 	hasBase bool
@@ -145,7 +142,7 @@ func (c *counter) weigh(r reading) (verdict, unit.Energy) {
 
 // judge compares a reading with a base and changes nothing.
 func (c *counter) judge(base, r reading) (verdict, unit.Energy) {
-	bound := c.limit.Over(r.at.Sub(base.at) + max(slack, c.period) + c.blur)
+	bound := c.limit.Over(r.at.Sub(base.at) + slack + c.blur)
 	slept := r.asleep-base.asleep > sleepTolerance
 	rise := r.value - base.value
 	switch {

@@ -16,8 +16,8 @@ var clock0 = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 
 // A reading just before a step of the counter and one just after it have all that the step held between them.
 func TestCounterStepBetweenTwoReadings(t *testing.T) {
-	board := counter{limit: 450 * unit.Watt, period: nvmlPeriod}
-	zone := counter{limit: 450 * unit.Watt, period: raplPeriod}
+	board := counter{limit: 450 * unit.Watt, blur: nvmlPeriod}
+	zone := counter{limit: 450 * unit.Watt}
 	for _, l := range []look{{0, 0, 0}, {1, 300e6, 0}} {
 		board.step(l.reading())
 		zone.step(l.reading())

@@ -132,7 +132,7 @@ func (m *Meter) prepare(d *device, span unit.Energy) *device {
 	d.gate = make(gate, 1)
 	d.source = &clocked{source: d.source}
 	d.asleep = m.host.Asleep
-	d.line.counter = counter{span: span, limit: d.limit, period: d.period}
+	d.line.counter = counter{span: span, limit: d.limit}
 	d.line.marks = []*stamp{&d.tick, &d.reported}
 	if d.board != nil {
 		d.step = newStepper(d)

@@ -35,7 +35,10 @@ func replay(t Trace) map[string]outcome {
 	results := make([]outcome, len(t.Sensors))
 	lost := make([]time.Duration, len(t.Sensors)) // since the base that may be returned to
 	for i, s := range t.Sensors {
-		counters[i] = &counter{span: s.Span, limit: s.Limit, period: s.Period}
+		counters[i] = &counter{span: s.Span, limit: s.Limit}
+		if s.Backend == NVMLCounter {
+			counters[i].blur = s.Period // as for a live board
+		}
 	}
 	asleep := time.Duration(0)
 	for _, r := range t.Readings {
