@@ -78,6 +78,10 @@ bench-meter: ## how true the meter's figures are: error and interval on simulate
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; $(GO) test -c -o "$$dir/bench" ./test/benchmeter; \
 	"$$dir/bench" -test.run "^TestBench$$" -windows $(WINDOWS) $(if $(filter-out 0,$(JSON)),-json) $(if $(filter-out 0,$(CHECK)),-check) $(ARGS) | grep -vx PASS
 
+.PHONY: live-nvml
+live-nvml: ## on a machine with an NVIDIA GPU: record its counters, read only, into live/ (LOAD='command that loads the GPU', FOR=20s)
+	@$(GO) run ./test/live -for '$(or $(FOR),20s)' $(if $(LOAD),-load '$(LOAD)') $(if $(filter-out 0,$(JSON)),-json)
+
 .PHONY: cover
 cover: ## coverage by function, and coverage.html
 	$(GO) test -coverpkg=./internal/...,./api/client/... -coverprofile=coverage.out ./...
