@@ -23,7 +23,7 @@ func TestPassportOfSlicesAndModules(t *testing.T) {
 		{"", "", ""},
 	} {
 		file := filepath.Join(t.TempDir(), "board.txtar")
-		text := strings.Replace(string(source), "[[gpu]]\n", "[[gpu]]\n"+c.line+"\n", 1)
+		text := strings.Replace(string(source), "\nidle_w = 31.0", "\n"+c.line+"\nidle_w = 31.0", 1)
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
