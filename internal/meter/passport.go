@@ -159,9 +159,11 @@ const (
 func (m *Meter) Probe(ctx context.Context, o ProbeOptions) {
 	var zones, boards []*device
 	for _, d := range m.all() {
-		if d.board != nil {
+		switch {
+		case d.backend == PowerSampler: // it has no counter
+		case d.board != nil:
 			boards = append(boards, d)
-		} else {
+		default:
 			zones = append(zones, d)
 		}
 	}

@@ -46,7 +46,13 @@ func (m *Meter) Record(ctx context.Context, to io.Writer, o RecordOptions) error
 			return c
 		}, o.Remark))
 	}
-	r.addSensors(m.all())
+	for _, d := range m.all() {
+		if err := d.gate.pass(ctx); err != nil {
+			return err
+		}
+		r.addSensor(d)
+		d.gate.leave()
+	}
 	if len(r.tracks) == 0 {
 		return ErrNothingToRecord
 	}
@@ -78,6 +84,8 @@ type recorder struct {
 	asleep time.Duration // when it began
 	slept  time.Duration // since, as last written
 	tracks []*track
+
+	sensors, boards int // named so far
 }
 
 // track is one sensor of a recording.
@@ -95,31 +103,27 @@ type track struct {
 	costed  time.Duration
 }
 
-// addSensors names the sensors in the trace: boards by their place, since a UUID tells whose machine it is.
-func (r *recorder) addSensors(devices []*device) {
-	n, boards := 0, 0
-	add := func(s TraceSensor) int {
-		writeSensor(r.w, n, s)
-		n++
-		return n - 1
+// addSensor names a device's sensors in the trace: a board by its place, since a UUID tells whose machine it is.
+func (r *recorder) addSensor(d *device) {
+	name := d.name
+	if d.board != nil {
+		name = "gpu/" + strconv.Itoa(r.boards)
+		r.boards++
 	}
-	for _, d := range devices {
-		name := d.name
-		if d.board != nil {
-			name = "gpu/" + strconv.Itoa(boards)
-			boards++
-		}
+	add := func(s TraceSensor) int {
+		s.Name, s.Backend = name, d.backend
+		writeSensor(r.w, r.sensors, s)
+		r.sensors++
+		return r.sensors - 1
+	}
+	if d.backend != PowerSampler { // which has no counter: its power alone is recorded
 		t := &track{device: d}
-		t.number = add(TraceSensor{
-			Name: name, Kind: TraceEnergy, Backend: d.backend, Span: d.line.counter.span, Limit: d.limit, Unit: d.grain, Period: d.period,
-		})
-		t.cost = add(TraceSensor{Name: name, Kind: TraceCost, Backend: d.backend})
+		t.number = add(TraceSensor{Kind: TraceEnergy, Span: d.line.counter.span, Limit: d.limit, Unit: d.grain, Period: d.period})
+		t.cost = add(TraceSensor{Kind: TraceCost})
 		r.tracks = append(r.tracks, t)
-		if d.board != nil {
-			r.tracks = append(r.tracks, &track{
-				device: d, power: true, number: add(TraceSensor{Name: name, Kind: TracePower, Backend: d.backend, Limit: d.limit}),
-			})
-		}
+	}
+	if d.board != nil {
+		r.tracks = append(r.tracks, &track{device: d, power: true, number: add(TraceSensor{Kind: TracePower, Limit: d.limit})})
 	}
 }
 
