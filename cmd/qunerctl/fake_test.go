@@ -186,7 +186,9 @@ func (d *daemon) Tune(stream grpc.BidiStreamingServer[qunerv1.TuneRequest, quner
 		runs += done.GetWork()
 	}
 	d.note("runs", "%g", runs)
-	return stream.Send(&qunerv1.TuneResponse{Message: &qunerv1.TuneResponse_Report{Report: tuneReport(d.verdict, start.GetApply())}})
+	report := tuneReport(d.verdict, start.GetApply())
+	report.WorkUnit = start.GetWorkUnit()
+	return stream.Send(&qunerv1.TuneResponse{Message: &qunerv1.TuneResponse_Report{Report: report}})
 }
 
 func (d *daemon) trial(stream grpc.BidiStreamingServer[qunerv1.TuneRequest, qunerv1.TuneResponse], n uint32, state string) (*qunerv1.RunFinished, error) {

@@ -133,8 +133,15 @@ func (d *durationValue) Set(s string) error {
 	return err
 }
 
-func (d *durationValue) String() string { return shortDuration(time.Duration(*d)) }
-func (d *durationValue) Type() string   { return "duration" }
+// String is empty for a flag that has no default.
+func (d *durationValue) String() string {
+	if *d == 0 {
+		return ""
+	}
+	return shortDuration(time.Duration(*d))
+}
+
+func (d *durationValue) Type() string { return "duration" }
 
 // shortDuration is "1h", where Go has "1h0m0s".
 func shortDuration(d time.Duration) string {

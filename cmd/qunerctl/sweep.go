@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"time"
 
@@ -19,7 +20,10 @@ type sweep struct {
 	line   *progress
 	began  time.Time
 	dryRun bool
+	unit   string // what the work is counted in
 
+	best   string // label of the best state so far
+	last   uint32 // window that has ended
 	plan   *qunerv1.TunePlan
 	report *qunerv1.TuneReport
 	failed *failure // of the workload
@@ -103,7 +107,7 @@ func (s *sweep) send(m *qunerv1.TuneRequest) error {
 
 // finished answers for a run. A failed one ends the sweep: the daemon then ends the stream once the host is put back.
 func (s *sweep) finished(done runDone) error {
-	answer := &qunerv1.RunFinished{Window: done.window, Work: float64(done.runs), StalledS: done.stall.Seconds()}
+	answer := &qunerv1.RunFinished{Window: done.window, Work: done.work, StalledS: done.stall.Seconds()}
 	if done.err != nil {
 		answer.Failure = clean(done.err.Error())
 	}
@@ -144,8 +148,34 @@ func (s *sweep) head(window, of uint32, state []string) string {
 	return fmt.Sprintf("window %2d of at most %d  %-9s", window, of, strings.Join(state, ", "))
 }
 
+// outlook is what is known while a window goes on: the best state so far, and the most time that the sweep still takes.
+func (s *sweep) outlook() string {
+	words := ""
+	if s.best != "" {
+		words += "  best so far " + s.best
+	}
+	if left, ok := s.left(); ok {
+		words += "  at most " + longSpan(left) + " left"
+	}
+	return words
+}
+
+// left is the most time that the sweep still takes: by the windows' length so far, and by the budget of time.
+func (s *sweep) left() (time.Duration, bool) {
+	spent := time.Since(s.began)
+	most, known := time.Duration(math.MaxInt64), false
+	if s.last > 0 && s.plan.GetMaxWindows() >= s.last {
+		most, known = spent/time.Duration(s.last)*time.Duration(s.plan.GetMaxWindows()-s.last), true
+	}
+	if b := time.Duration(s.plan.GetBudgetNs()); b > 0 {
+		most, known = min(most, max(0, b-spent)), true
+	}
+	return most, known
+}
+
 // window tells how one window came out: it stays on the screen, as a record of the sweep.
 func (s *sweep) window(p *qunerv1.TuneProgress) {
+	s.last, s.best = p.GetWindow(), p.GetBest()
 	head := s.head(p.GetWindow(), p.GetMaxWindows(), p.GetState())
 	if p.GetVoided() != "" {
 		s.line.step("%s  does not count: %s", head, p.GetVoided())
@@ -153,9 +183,9 @@ func (s *sweep) window(p *qunerv1.TuneProgress) {
 	}
 	line := head
 	if p.Watts != nil && p.JoulesPerWork != nil {
-		line += fmt.Sprintf("  %7.1f W  %9s per run", p.GetWatts(), perRun(p.GetJoulesPerWork()))
+		line += fmt.Sprintf("  %7.1f W  %9s per %s", p.GetWatts(), perRun(p.GetJoulesPerWork()), s.unit)
 	}
-	line += "  " + rate(p.GetWorkPerSecond(), 0) + " runs/s"
+	line += "  " + rate(p.GetWorkPerSecond(), 0) + " " + s.unit + "s/s"
 	if p.GetBest() != "" {
 		line += "  best " + p.GetBest()
 	}
@@ -165,8 +195,9 @@ func (s *sweep) window(p *qunerv1.TuneProgress) {
 // beat keeps the line alive while the workload runs.
 func (s *sweep) beat(r *runningWork) {
 	if r == nil {
-		s.line.show("settling … %s", span(time.Since(s.began).Round(time.Second)))
+		s.line.show("settling … %s%s", span(time.Since(s.began).Round(time.Second)), s.outlook())
 		return
 	}
-	s.line.show("%s  running for %.0f s", s.head(r.asked.GetWindow(), r.asked.GetMaxWindows(), r.asked.GetState()), time.Since(r.began).Seconds())
+	s.line.show("%s  running for %.0f s%s", s.head(r.asked.GetWindow(), r.asked.GetMaxWindows(), r.asked.GetState()),
+		time.Since(r.began).Seconds(), s.outlook())
 }

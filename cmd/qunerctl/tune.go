@@ -1,11 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os/exec"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,6 +24,9 @@ type tuneFlags struct {
 	profile     string
 	maxSlowdown float64
 	runTimeout  durationValue
+	budget      durationValue
+	workFD      int
+	unit        string
 	as          string
 	verbose     bool
 }
@@ -35,12 +41,16 @@ state does its work for the fewest joules. COMMAND should be a short, typical pi
 of your work (1 to 30 s) that can be repeated; its output is dropped unless it
 fails. Under sudo it runs as you, not as root (--as root overrides).
 
+A run of COMMAND is the unit of work. Where runs differ, COMMAND can say how much it
+did: with --work-fd 3 each line that it writes to its descriptor 3 is a number, and
+their sum is the run's work, counted in what --unit calls it.
+
 Without --apply the host is put back as found; with it the best point is kept and
 cached for its profile. Ctrl-C, and a command that fails, put the host back at once.
 
 With --apply the exit status is 0 only if a point is in force, or if the levers make no
 difference; a best state that is not certified, or that nothing measured, is 1.`,
-		Example: "  sudo qunerctl tune -- ./train --steps 20\n  sudo qunerctl tune --apply --max-slowdown 0.05 -- ./train --steps 20\n  sudo qunerctl tune --dry-run",
+		Example: "  sudo qunerctl tune -- ./train --steps 20\n  sudo qunerctl tune --apply --max-slowdown 0.05 -- ./train --steps 20\n  sudo qunerctl tune --work-fd 3 --unit token -- sh -c './generate && echo 512 >&3'\n  sudo qunerctl tune --budget 10m -- ./train --steps 20\n  sudo qunerctl tune --dry-run",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 && !f.start.GetDryRun() {
 				return usagef("qunerctl tune -- COMMAND", "tune: which command?")
@@ -59,6 +69,9 @@ difference; a best state that is not certified, or that nothing measured, is 1.`
 	flags.BoolVar(&f.start.NoGpu, "no-gpu", false, "leave the GPU levers alone")
 	flags.BoolVar(&f.start.NoCpu, "no-cpu", false, "leave the CPU levers alone")
 	flags.Uint32Var(&f.start.MaxWindows, "max-windows", 0, "measure at most `N` times; 0: qunerd's budget")
+	flags.Var(&f.budget, "budget", "measure for at most about this long; without it the windows alone bound the sweep")
+	flags.IntVar(&f.workFD, "work-fd", 0, "the work is the numbers that COMMAND writes, one a line, to descriptor `N`: 1, or 3 to 99")
+	flags.StringVar(&f.unit, "unit", "", "what those numbers count, `WORD`, in the singular (default \"unit\")")
 	flags.BoolVar(&f.start.Force, "force", false, "also while others train")
 	flags.Var(&f.runTimeout, "run-timeout", "end a run of COMMAND that hangs")
 	flags.StringVar(&f.as, "as", "", "run COMMAND as `root` although sudo was used")
@@ -106,11 +119,36 @@ func (f *tuneFlags) check(cmd *cobra.Command) error {
 	if f.start.GetNoGpu() && f.start.GetNoCpu() {
 		return usagef("", "--no-gpu and --no-cpu leave nothing to tune")
 	}
+	if err := f.checkWork(cmd); err != nil {
+		return err
+	}
+	f.start.BudgetNs = int64(f.budget)
 	if f.as != "" {
 		return oneWord(cmd, "as", f.as, "root")
 	}
 	return nil
 }
+
+// mostFD is the highest descriptor that a command may be given to write its work to.
+const mostFD = 99
+
+// checkWork fills in what the work is counted in.
+func (f *tuneFlags) checkWork(cmd *cobra.Command) error {
+	given := cmd.Flags().Changed("work-fd")
+	switch {
+	case given && f.workFD != 1 && (f.workFD < 3 || f.workFD > mostFD):
+		return wrongValue("--work-fd 3", "--work-fd", strconv.Itoa(f.workFD), "1 (standard output) or 3 to 99")
+	case f.unit != "" && !given:
+		return usagef("--work-fd 3", "--unit says what the numbers of --work-fd count; without that the unit is a run")
+	case f.unit != "" && !unitWord().MatchString(f.unit):
+		return wrongValue("--unit token", "--unit", f.unit, "1 to 64 of A-Z a-z 0-9 . _ -")
+	case given:
+		f.start.WorkUnit = cmp.Or(f.unit, "unit")
+	}
+	return nil
+}
+
+func unitWord() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`) }
 
 func (a *app) tune(cmd *cobra.Command, f *tuneFlags, args []string) error {
 	if err := f.check(cmd); err != nil {
@@ -128,7 +166,7 @@ func (a *app) tune(cmd *cobra.Command, f *tuneFlags, args []string) error {
 		if err != nil {
 			return err
 		}
-		work = &workload{path: path, args: args, as: who, timeout: time.Duration(f.runTimeout)}
+		work = &workload{path: path, args: args, as: who, timeout: time.Duration(f.runTimeout), workFD: f.workFD}
 		if f.verbose {
 			work.show = a.err.Writer
 		}
@@ -144,7 +182,8 @@ func (a *app) tune(cmd *cobra.Command, f *tuneFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	sweep := &sweep{app: a, stream: stream, work: work, line: &progress{s: a.err}, began: time.Now(), dryRun: f.start.GetDryRun()}
+	sweep := &sweep{app: a, stream: stream, work: work, line: &progress{s: a.err}, began: time.Now(),
+		dryRun: f.start.GetDryRun(), unit: cmp.Or(f.start.GetWorkUnit(), "run")}
 	err = sweep.run(ctx, &f.start)
 	sweep.line.clear()
 	switch {

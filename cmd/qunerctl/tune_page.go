@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	qunerv1 "github.com/qunerd/quner/api/quner/v1"
 )
@@ -31,7 +32,11 @@ func (s *screen) planPage(p *qunerv1.TunePlan) {
 		devices[i] = short(d)
 	}
 	s.para("measured: ", plain, orWord(strings.Join(devices, ", "), "no device: speeds alone")+base)
-	s.printf("budget: at most %s\n\n", plural(int(p.GetMaxWindows()), "window"))
+	budget := "at most " + plural(int(p.GetMaxWindows()), "window")
+	if b := time.Duration(p.GetBudgetNs()); b > 0 {
+		budget += " and " + longSpan(b)
+	}
+	s.printf("budget: %s\n\n", budget)
 }
 
 // tunePage tells how the sweep came out.
@@ -65,6 +70,9 @@ func (a *app) tunePage(r *qunerv1.TuneReport, f *tuneFlags, args []string) {
 	}
 }
 
+// unitOf is what the work of a sweep is counted in, in the singular.
+func unitOf(r *qunerv1.TuneReport) string { return orWord(r.GetWorkUnit(), "run") }
+
 // outcome names the chosen state and what it brings, or what the search for one has cost.
 func (a *app) outcome(r *qunerv1.TuneReport, joulesKnown bool) {
 	labels := r.GetChosenLabels()
@@ -83,7 +91,7 @@ func (a *app) outcome(r *qunerv1.TuneReport, joulesKnown bool) {
 	if r.GetCertified() {
 		certified = "certified"
 	}
-	saving := savingShort(r.Saving, r.SavingHalfWidth, r.Slowdown, "run")
+	saving := savingShort(r.Saving, r.SavingHalfWidth, r.Slowdown, unitOf(r))
 	switch {
 	case !asFound(r):
 		a.out.para("", plain, strings.Replace(saving, "saving", "Saving", 1)+", "+certified+".")
@@ -122,7 +130,7 @@ func (a *app) stateTable(r *qunerv1.TuneReport, joulesKnown bool) {
 		}
 		rows = append(rows, row)
 	}
-	a.out.table([]string{"LEVERS", "STATE", "JOULES PER RUN", "HOST DRAWS", "DEVICE", "RUNS/S", "WINDOWS", ""}, rows)
+	a.out.table([]string{"LEVERS", "STATE", "JOULES PER " + strings.ToUpper(unitOf(r)), "HOST DRAWS", "DEVICE", strings.ToUpper(unitOf(r)) + "S/S", "WINDOWS", ""}, rows)
 }
 
 // axisOf names the axis of a state where there are several.
@@ -254,7 +262,7 @@ func (a *app) chart(r *qunerv1.TuneReport, axis *qunerv1.AxisReport) {
 		of = "state of " + axis.GetName()
 	}
 	found := foundStates(r)[axis.GetName()]
-	a.out.printf("\n%s\n", a.out.style(bold, "Joules per run, by "+of+" (less is better)"))
+	a.out.printf("\n%s\n", a.out.style(bold, "Joules per "+unitOf(r)+", by "+of+" (less is better)"))
 	for _, s := range states {
 		look := plain
 		words := marks(r, s, found, false)

@@ -29,12 +29,14 @@ type workload struct {
 	as      *identity
 	timeout time.Duration
 	show    io.Writer // gets the output too; nil: nobody
+	workFD  int       // the descriptor that each run writes its work to; 0: the work is the run
 }
 
 // runDone is the answer to one request to run.
 type runDone struct {
 	window uint32
-	runs   int // complete ones
+	runs   int     // complete ones
+	work   float64 // what they have done
 	stall  time.Duration
 	err    error
 	tail   string // end of the output of the run that failed
@@ -58,9 +60,11 @@ func (w *workload) begin(ctx context.Context, asked *qunerv1.RunWorkload) *runni
 		watch := watchStall()
 		atLeast := time.Duration(asked.GetMinMs()) * time.Millisecond
 		for answer.err == nil && (answer.runs == 0 || time.Since(r.began) < atLeast) {
-			answer.tail, answer.err = w.once(ctx)
+			var work float64
+			work, answer.tail, answer.err = w.once(ctx)
 			if answer.err == nil {
 				answer.runs++
+				answer.work += work
 			}
 		}
 		answer.stall = watch.end()
@@ -129,32 +133,45 @@ func (r *runningWork) stop() {
 }
 
 // once runs the command once, in a process group of its own: the terminal's Ctrl-C reaches it only through here, with
-// all its children.
-func (w *workload) once(ctx context.Context) (tail string, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, w.timeout, fmt.Errorf("a run took longer than %s (--run-timeout)", w.timeout))
+// all its children. It returns the work done, and of a run that failed the end of its output.
+func (w *workload) once(ctx context.Context) (work float64, tail string, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, w.timeout, fmt.Errorf("a run took longer than %s (--run-timeout)", shortDuration(w.timeout)))
 	defer cancel()
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
 	cmd := exec.CommandContext(ctx, w.path, w.args[1:]...)
 	cmd.Args[0] = w.args[0]
 	out := &tailWriter{next: w.show}
 	cmd.Stdout, cmd.Stderr = out, out
+	var numbers *numberedWork
+	if w.workFD > 0 {
+		if numbers, err = listenOn(cmd, w.workFD, end); err != nil {
+			return 0, "", err
+		}
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	w.as.apply(cmd)
 	cmd.Cancel = func() error { return signalGroup(cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = killGrace
-	err = cmd.Run()
+	err = cmd.Start()
+	numbers.started()
+	if err == nil {
+		err = cmd.Wait()
+	}
+	work, wrong := numbers.end()
 	if cmd.Process != nil && ctx.Err() != nil {
 		_ = signalGroup(cmd.Process.Pid, syscall.SIGKILL) // what ignored the request, and children left behind
 	}
 	switch {
 	case ctx.Err() != nil:
-		return "", context.Cause(ctx)
+		return 0, "", context.Cause(ctx)
 	case err == nil || errors.Is(err, exec.ErrWaitDelay): // a child that went on holds the output; the command has ended well
-		return "", nil
+		return work, "", wrong
 	}
 	if cmd.ProcessState == nil { // it did not start
-		return "", fmt.Errorf("%s: %w", quote(w.args[0]), rootCause(err))
+		return 0, "", fmt.Errorf("%s: %w", quote(w.args[0]), rootCause(err))
 	}
-	return out.String(), fmt.Errorf("%s: %s", quote(w.args[0]), cmd.ProcessState)
+	return 0, out.String(), fmt.Errorf("%s: %s", quote(w.args[0]), cmd.ProcessState)
 }
 
 func signalGroup(pid int, s syscall.Signal) error {

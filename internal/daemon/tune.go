@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,7 +46,8 @@ type sweep struct {
 	rest     levers.Point // settings no axis moves
 	plan     TunePlan
 	window   int
-	voids    int // in a row
+	voids    int       // in a row
+	began    time.Time // when the levers were taken
 }
 
 // Tune finds the operating point that does most work per joule for a workload that the caller runs. Whatever ends it,
@@ -63,7 +65,7 @@ func (d *Daemon) Tune(ctx context.Context, spec TuneSpec, w TuneWorkload) (TuneR
 	if err := w.Plan(t.plan); err != nil || spec.DryRun {
 		return TuneReport{Plan: t.plan}, errors.Join(err, t.end(ctx, nil))
 	}
-	began := time.Now()
+	t.began = time.Now()
 	report := TuneReport{Plan: t.plan}
 	spent, err := d.meter.Open(ctx, exactWindow("tune-sweep"))
 	if err != nil {
@@ -78,7 +80,10 @@ func (d *Daemon) Tune(ctx context.Context, spec TuneSpec, w TuneWorkload) (TuneR
 	}
 	cost, closeErr := spent.Close(context.WithoutCancel(ctx), closeExact())
 	if closeErr == nil {
-		report.Energy = cost.Gross + t.plan.Base.Over(time.Since(began))
+		report.Energy = cost.Gross + t.plan.Base.Over(time.Since(t.began))
+	}
+	if errors.Is(err, errOutOfTime) {
+		report.Note, err = fmt.Sprintf("the time of %v was up before the search had ended, so that nothing is chosen", spec.Budget), nil
 	}
 	if err != nil {
 		return report, errors.Join(fmt.Errorf("tune: %w", err), t.end(ctx, nil))
@@ -137,7 +142,7 @@ func (t *sweep) begin(ctx context.Context, s *state) error {
 		return fmt.Errorf("%w: no lever to tune on this host; doctor says why", ErrRefused)
 	}
 	t.rest = t.unswept(ctx, s)
-	t.plan = TunePlan{MaxWindows: t.spec.MaxWindows, Base: d.cfg.Base, Devices: d.counted()}
+	t.plan = TunePlan{MaxWindows: t.spec.MaxWindows, Base: d.cfg.Base, Devices: d.counted(), Budget: t.spec.Budget}
 	if t.plan.MaxWindows == 0 {
 		t.plan.MaxWindows = windowsPerAxis * len(t.axes)
 	}
@@ -251,7 +256,7 @@ func (t *sweep) keep(s *state, r *TuneReport) error {
 	case !t.spec.Apply:
 		return nil
 	case r.Chosen == nil:
-		r.Note = "nothing to apply"
+		r.Note = cmp.Or(r.Note, "nothing to apply")
 		return nil
 	case !r.Certified():
 		r.Note = "not certified, so nothing is kept"

@@ -92,7 +92,9 @@ type TuneSpec struct {
 	NoGPU       bool
 	NoCPU       bool
 	Force       bool
-	MaxWindows  int // 0: the default
+	MaxWindows  int           // 0: the default
+	Budget      time.Duration // about as long as the sweep may take; 0: as long as its windows take
+	WorkUnit    string        // what the work is counted in; empty: runs of a command
 	DryRun      bool
 }
 
@@ -102,6 +104,7 @@ type TunePlan struct {
 	MaxWindows int
 	Base       unit.Power
 	Devices    []string
+	Budget     time.Duration // 0: only the windows bound the sweep
 }
 
 // TuneRun is a request to the caller to run the workload once.

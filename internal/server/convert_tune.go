@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"math"
 	"strings"
 	"unicode"
@@ -17,6 +18,7 @@ func planOut(p daemon.TunePlan) *qunerv1.TunePlan {
 			return &qunerv1.TuneAxis{Name: a.Name, States: a.States, Found: count(a.Found)}
 		}),
 		MaxWindows: count(p.MaxWindows), BaseWatts: p.Base.Watts(), Devices: p.Devices,
+		BudgetNs: int64(p.Budget),
 	}
 }
 
@@ -88,7 +90,7 @@ func reportOut(r daemon.TuneReport, spec daemon.TuneSpec, units map[string]strin
 		Windows: count(res.Windows), Voided: count(res.Voided), Applied: r.Applied,
 		EnergyUj:  known(int64(r.Energy), r.Energy > 0 && r.Verdict() != tune.NoEnergy),
 		Principle: res.Principle, Objective: res.Objective.String(), MaxSlowdown: spec.MaxSlowdown,
-		Note: sentences(r.Note, res.Note),
+		Note: sentences(r.Note, res.Note), WorkUnit: cmp.Or(spec.WorkUnit, "run"),
 	}
 	if r.Certified() && res.Payback > 0 {
 		out.PaybackS = finite(res.Payback)

@@ -66,11 +66,15 @@ const defaultSlowdown = 0.10
 // maxTuneWindows bounds one sweep: at a second a window it is most of a day.
 const maxTuneWindows = 10_000
 
+// maxTuneTime is the longest time that a caller may give a sweep.
+const maxTuneTime = 7 * 24 * time.Hour
+
 // specIn reads what a caller looks for.
 func specIn(r *qunerv1.TuneStart, c caller) (daemon.TuneSpec, error) {
 	spec := daemon.TuneSpec{
 		Caller: c.forDaemon(), Workload: r.GetWorkload(), Apply: r.GetApply(), MaxSlowdown: defaultSlowdown,
 		NoGPU: r.GetNoGpu(), NoCPU: r.GetNoCpu(), Force: r.GetForce(), MaxWindows: int(r.GetMaxWindows()), DryRun: r.GetDryRun(),
+		WorkUnit: r.GetWorkUnit(), Budget: time.Duration(r.GetBudgetNs()),
 	}
 	var err error
 	if spec.Profile, err = profileIn(r.GetProfile()); err != nil {
@@ -87,6 +91,10 @@ func specIn(r *qunerv1.TuneStart, c caller) (daemon.TuneSpec, error) {
 	switch {
 	case spec.Workload != "" && !label().MatchString(spec.Workload):
 		return spec, badRequest("workload %q: allowed are 1 to 64 of A-Z a-z 0-9 . _ -", truncated(spec.Workload))
+	case spec.WorkUnit != "" && !label().MatchString(spec.WorkUnit):
+		return spec, badRequest("unit of work %q: allowed are 1 to 64 of A-Z a-z 0-9 . _ -", truncated(spec.WorkUnit))
+	case spec.Budget < 0 || spec.Budget > maxTuneTime:
+		return spec, badRequest("a budget of %v: allowed is up to %v", spec.Budget, maxTuneTime)
 	case !(spec.MaxSlowdown >= 0 && spec.MaxSlowdown < 1):
 		return spec, badRequest("greatest slowdown %v: allowed is from 0 to less than 1", spec.MaxSlowdown)
 	case spec.MaxWindows > maxTuneWindows:

@@ -553,6 +553,8 @@ type TuneStart struct {
 	Force         bool                   `protobuf:"varint,8,opt,name=force,proto3" json:"force,omitempty"`                             // also while others train
 	MaxWindows    uint32                 `protobuf:"varint,9,opt,name=max_windows,json=maxWindows,proto3" json:"max_windows,omitempty"` // 0: the default budget
 	DryRun        bool                   `protobuf:"varint,10,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`            // only the plan
+	WorkUnit      string                 `protobuf:"bytes,11,opt,name=work_unit,json=workUnit,proto3" json:"work_unit,omitempty"`       // what the work is counted in, "token": [A-Za-z0-9._-]{1,64}; empty: "run"
+	BudgetNs      int64                  `protobuf:"varint,12,opt,name=budget_ns,json=budgetNs,proto3" json:"budget_ns,omitempty"`      // the sweep takes at most about this long; 0: as long as its windows take
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -657,11 +659,25 @@ func (x *TuneStart) GetDryRun() bool {
 	return false
 }
 
+func (x *TuneStart) GetWorkUnit() string {
+	if x != nil {
+		return x.WorkUnit
+	}
+	return ""
+}
+
+func (x *TuneStart) GetBudgetNs() int64 {
+	if x != nil {
+		return x.BudgetNs
+	}
+	return 0
+}
+
 // RunFinished answers a RunWorkload.
 type RunFinished struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Window        uint32                 `protobuf:"varint,1,opt,name=window,proto3" json:"window,omitempty"`
-	Work          float64                `protobuf:"fixed64,2,opt,name=work,proto3" json:"work,omitempty"`                         // amount done: runs of the command
+	Work          float64                `protobuf:"fixed64,2,opt,name=work,proto3" json:"work,omitempty"`                         // amount done, above 0: runs of the command, or what the command says
 	Failure       string                 `protobuf:"bytes,3,opt,name=failure,proto3" json:"failure,omitempty"`                     // why the run does not count; ends the sweep
 	StalledS      float64                `protobuf:"fixed64,4,opt,name=stalled_s,json=stalledS,proto3" json:"stalled_s,omitempty"` // for how long the caller itself did not run: suspended, or starved; its window then held idle time
 	unknownFields protoimpl.UnknownFields
@@ -847,6 +863,7 @@ type TunePlan struct {
 	MaxWindows    uint32                 `protobuf:"varint,2,opt,name=max_windows,json=maxWindows,proto3" json:"max_windows,omitempty"`
 	BaseWatts     float64                `protobuf:"fixed64,3,opt,name=base_watts,json=baseWatts,proto3" json:"base_watts,omitempty"` // the host's other watts added to the measured ones
 	Devices       []string               `protobuf:"bytes,4,rep,name=devices,proto3" json:"devices,omitempty"`                        // metered
+	BudgetNs      int64                  `protobuf:"varint,5,opt,name=budget_ns,json=budgetNs,proto3" json:"budget_ns,omitempty"`     // 0: only the windows bound the sweep
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -907,6 +924,13 @@ func (x *TunePlan) GetDevices() []string {
 		return x.Devices
 	}
 	return nil
+}
+
+func (x *TunePlan) GetBudgetNs() int64 {
+	if x != nil {
+		return x.BudgetNs
+	}
+	return 0
 }
 
 type TuneAxis struct {
@@ -1169,6 +1193,7 @@ type TuneReport struct {
 	Objective       string                 `protobuf:"bytes,17,opt,name=objective,proto3" json:"objective,omitempty"`
 	MaxSlowdown     float64                `protobuf:"fixed64,18,opt,name=max_slowdown,json=maxSlowdown,proto3" json:"max_slowdown,omitempty"`
 	Note            string                 `protobuf:"bytes,19,opt,name=note,proto3" json:"note,omitempty"`
+	WorkUnit        string                 `protobuf:"bytes,20,opt,name=work_unit,json=workUnit,proto3" json:"work_unit,omitempty"` // what the work is counted in: "run"
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -1332,6 +1357,13 @@ func (x *TuneReport) GetMaxSlowdown() float64 {
 func (x *TuneReport) GetNote() string {
 	if x != nil {
 		return x.Note
+	}
+	return ""
+}
+
+func (x *TuneReport) GetWorkUnit() string {
+	if x != nil {
+		return x.WorkUnit
 	}
 	return ""
 }
@@ -2272,7 +2304,7 @@ const file_quner_v1_admin_proto_rawDesc = "" +
 	"\vTuneRequest\x12+\n" +
 	"\x05start\x18\x01 \x01(\v2\x13.quner.v1.TuneStartH\x00R\x05start\x123\n" +
 	"\bfinished\x18\x02 \x01(\v2\x15.quner.v1.RunFinishedH\x00R\bfinishedB\t\n" +
-	"\amessage\"\xbf\x02\n" +
+	"\amessage\"\xf9\x02\n" +
 	"\tTuneStart\x12+\n" +
 	"\aprofile\x18\x01 \x01(\x0e2\x11.quner.v1.ProfileR\aprofile\x12\x1a\n" +
 	"\bworkload\x18\x02 \x01(\tR\bworkload\x12\x14\n" +
@@ -2285,7 +2317,9 @@ const file_quner_v1_admin_proto_rawDesc = "" +
 	"\vmax_windows\x18\t \x01(\rR\n" +
 	"maxWindows\x12\x17\n" +
 	"\adry_run\x18\n" +
-	" \x01(\bR\x06dryRunB\x0f\n" +
+	" \x01(\bR\x06dryRun\x12\x1b\n" +
+	"\twork_unit\x18\v \x01(\tR\bworkUnit\x12\x1b\n" +
+	"\tbudget_ns\x18\f \x01(\x03R\bbudgetNsB\x0f\n" +
 	"\r_max_slowdown\"p\n" +
 	"\vRunFinished\x12\x16\n" +
 	"\x06window\x18\x01 \x01(\rR\x06window\x12\x12\n" +
@@ -2297,14 +2331,15 @@ const file_quner_v1_admin_proto_rawDesc = "" +
 	"\x03run\x18\x02 \x01(\v2\x15.quner.v1.RunWorkloadH\x00R\x03run\x124\n" +
 	"\bprogress\x18\x03 \x01(\v2\x16.quner.v1.TuneProgressH\x00R\bprogress\x12.\n" +
 	"\x06report\x18\x04 \x01(\v2\x14.quner.v1.TuneReportH\x00R\x06reportB\t\n" +
-	"\amessage\"\x8c\x01\n" +
+	"\amessage\"\xa9\x01\n" +
 	"\bTunePlan\x12&\n" +
 	"\x04axes\x18\x01 \x03(\v2\x12.quner.v1.TuneAxisR\x04axes\x12\x1f\n" +
 	"\vmax_windows\x18\x02 \x01(\rR\n" +
 	"maxWindows\x12\x1d\n" +
 	"\n" +
 	"base_watts\x18\x03 \x01(\x01R\tbaseWatts\x12\x18\n" +
-	"\adevices\x18\x04 \x03(\tR\adevices\"L\n" +
+	"\adevices\x18\x04 \x03(\tR\adevices\x12\x1b\n" +
+	"\tbudget_ns\x18\x05 \x01(\x03R\bbudgetNs\"L\n" +
 	"\bTuneAxis\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06states\x18\x02 \x03(\tR\x06states\x12\x14\n" +
@@ -2328,7 +2363,7 @@ const file_quner_v1_admin_proto_rawDesc = "" +
 	"\x05phase\x18\t \x01(\tR\x05phaseB\x12\n" +
 	"\x10_work_per_secondB\b\n" +
 	"\x06_wattsB\x12\n" +
-	"\x10_joules_per_work\"\xcc\x05\n" +
+	"\x10_joules_per_work\"\xe9\x05\n" +
 	"\n" +
 	"TuneReport\x12(\n" +
 	"\x04axes\x18\x01 \x03(\v2\x14.quner.v1.AxisReportR\x04axes\x12-\n" +
@@ -2350,7 +2385,8 @@ const file_quner_v1_admin_proto_rawDesc = "" +
 	"\tprinciple\x18\x10 \x01(\tR\tprinciple\x12\x1c\n" +
 	"\tobjective\x18\x11 \x01(\tR\tobjective\x12!\n" +
 	"\fmax_slowdown\x18\x12 \x01(\x01R\vmaxSlowdown\x12\x12\n" +
-	"\x04note\x18\x13 \x01(\tR\x04noteB\t\n" +
+	"\x04note\x18\x13 \x01(\tR\x04note\x12\x1b\n" +
+	"\twork_unit\x18\x14 \x01(\tR\bworkUnitB\t\n" +
 	"\a_savingB\x14\n" +
 	"\x12_saving_half_widthB\v\n" +
 	"\t_slowdownB\f\n" +
