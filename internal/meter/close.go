@@ -15,6 +15,7 @@ const minCoarse = time.Second
 type span struct {
 	gross   unit.Energy
 	seconds float64 // measured, that the window answers for
+	own     ownFloor
 }
 
 // end is what a part came to.
@@ -205,9 +206,11 @@ type floor struct {
 	energy unit.Energy
 	err    unit.Energy // 95 %
 	known  bool
+	from   string // floorNone, floorCaller or the ids of certificates
 }
 
-// floors divides the caller's floors over the window's devices.
+// floors divides the caller's floors over the window's devices. A device the caller gives none for has its own, if its
+// certificates cover the window.
 func (w *Window) floors(spans []span) []floor {
 	floors := make([]floor, len(spans))
 	kinds := map[string]unit.Energy{} // gross energy of the devices under the key of their kind
@@ -231,12 +234,13 @@ func (w *Window) floors(spans []span) []floor {
 		}
 		watts, ok := w.req.IdleWatts[key]
 		if !ok {
+			floors[i] = s.own.floor()
 			continue
 		}
 		floors[i] = floor{
 			energy: unit.FromJoules(watts * part * s.seconds),
 			err:    unit.FromJoules(w.req.IdleWattsUncertainty[key] * part * s.seconds),
-			known:  true,
+			known:  true, from: floorCaller,
 		}
 	}
 	return floors

@@ -43,9 +43,12 @@ type device struct {
 	sampled  unit.Energy // the counter then
 	reported stamp       // where Power has got to
 	power    DevicePower
+	turned   time.Time             // when the condition last changed
+	lowest   map[string]unit.Power // between two ticks, by condition
 
 	goneMu sync.Mutex
 	gone   []*part // ended while the gate was shut
+	turn   *string // the condition since, if it changed while the gate was shut
 }
 
 // gate is a lock that is waited for no longer than a driver call may take. A channel, since a wait in a test's faked time
@@ -79,11 +82,14 @@ func (d *device) enter(ctx context.Context) error {
 		return err
 	}
 	d.goneMu.Lock()
-	gone := d.gone
-	d.gone = nil
+	gone, turn := d.gone, d.turn
+	d.gone, d.turn = nil, nil
 	d.goneMu.Unlock()
 	for _, p := range gone {
 		d.drop(p)
+	}
+	if turn != nil {
+		d.line.turn(*turn)
 	}
 	return nil
 }
@@ -202,6 +208,7 @@ func (d *device) report() DevicePower {
 		p.Reason = d.why
 	case stretch >= minPowerSpan:
 		p.Known, p.Power = true, unit.Energy(now.energy.since(d.reported.energy)).Per(stretch)
+		d.remember(p.Power, stretch)
 	case now.at.Sub(d.reported.at) < minPowerSpan && d.power.Known:
 		return d.power
 	case now.at.Sub(d.reported.at) < minPowerSpan:
@@ -244,6 +251,7 @@ type board struct {
 	gpu    *host.GPU
 	status *host.File // power/runtime_status of its PCI function; nil where the kernel has none
 	mu     sync.Mutex // over status, which is read before a device's gate too
+	rest   level
 }
 
 func newBoard(sys host.Dir, gpu *host.GPU) *board {

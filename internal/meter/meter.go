@@ -35,14 +35,17 @@ type Meter struct {
 	owned     map[uint32]int
 	open      int // windows, also those not yet or no longer in the map
 	condition string
-	changes   int // of the condition
+	changes   int            // of the condition
+	below     map[string]int // windows that were below a floor, by its id
+
+	floors atomic.Pointer[floorBook]
 }
 
 // New finds the host's energy counters; a host with none is fine. The GPUs must have been opened.
 func New(ctx context.Context, h *host.Host, o Options, log *slog.Logger) (*Meter, error) {
 	m := &Meter{
 		host: h, opts: o.withDefaults(), log: log, began: time.Now(), wake: make(chan struct{}, 1),
-		windows: map[string]*Window{}, owned: map[uint32]int{},
+		windows: map[string]*Window{}, owned: map[uint32]int{}, below: map[string]int{},
 	}
 	m.findCPU()
 	m.findGPUs()
@@ -134,6 +137,7 @@ func (m *Meter) prepare(d *device, span unit.Energy) *device {
 	d.asleep = m.host.Asleep
 	d.line.counter = counter{span: span, limit: d.limit}
 	d.line.marks = []*stamp{&d.tick, &d.reported}
+	d.line.turn("")
 	if d.board != nil {
 		d.step = newStepper(d)
 		d.step.plain = m.opts.Plain
@@ -304,16 +308,20 @@ func (m *Meter) SetCondition(ctx context.Context, condition string) {
 		m.changes++
 	}
 	m.mu.Unlock()
-	if !changed || m.OpenCount() == 0 {
+	if !changed {
 		return
 	}
 	asked := time.Now()
 	for _, d := range m.all() {
-		if d.busy(ctx) && d.enter(ctx) == nil {
-			d.edge(ctx, asked)
-			d.gate.leave()
-		}
+		d.turnTo(ctx, condition, asked)
 	}
+}
+
+// Condition returns the operating point in force, as SetCondition was told it.
+func (m *Meter) Condition() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.condition
 }
 
 // Limit changes how many windows may be open, in all and of one uid; 0 is the default. Those that are open stay.

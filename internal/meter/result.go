@@ -65,6 +65,7 @@ func (w *Window) deviceEnergies(r CloseRequest, ends []end) []DeviceEnergy {
 			continue
 		}
 		d := p.energy(ends[i], floors[i])
+		w.m.doubt(&d)
 		if p.device.board != nil && !r.Synced {
 			d.Reasons = append(d.Reasons, ReasonUnsynced)
 		}
@@ -78,18 +79,21 @@ func (p *part) energy(e end, f floor) DeviceEnergy {
 	d := p.device
 	out := DeviceEnergy{
 		Device: d.name, Label: d.label, Backend: d.backend, Method: Sampled,
-		Gross: e.gross, Floor: f.energy, Energy: e.gross - f.energy, FloorFrom: "none",
+		Gross: e.gross, Floor: f.energy, Energy: e.gross - f.energy, FloorFrom: f.from,
 		Coverage: e.coverage(), MaxGap: e.gap, Reasons: unique(e.reasons), Total: e.total, Duration: e.elapsed,
 		Terms: Terms{
 			Edges: e.edges(p), Floor: f.err,
 			Clock: unit.Energy(float64(e.power.Over(e.took)) * e.share), GainFrom: "assumed",
 		},
 	}
-	if f.known {
-		out.FloorFrom = "caller"
+	switch f.from {
+	case floorCaller:
 		out.Reasons = append(out.Reasons, ReasonFloorCaller)
-	} else {
+	case floorNone:
 		out.Reasons = append(out.Reasons, ReasonFloorNone)
+	}
+	if e.own.points > 1 {
+		out.Reasons = append(out.Reasons, ReasonPointChanged)
 	}
 	out.HalfWidth = half(out.Terms)
 	out.bound = p.bound(e, out)
@@ -147,7 +151,7 @@ func (out *DeviceEnergy) judge(p *part, e end) {
 
 // isCause reports whether a reason says why nothing was measured.
 func isCause(reason string) bool {
-	return !slices.Contains([]string{ReasonFloorNone, ReasonFloorCaller, ReasonCoarse, ReasonShared, ReasonGap}, reason)
+	return !slices.Contains([]string{ReasonFloorNone, ReasonFloorCaller, ReasonCoarse, ReasonShared, ReasonGap, ReasonPointChanged}, reason)
 }
 
 // half puts the terms of one figure together: edges and clock are accidents of their own, floor and gain hold throughout.
@@ -165,7 +169,7 @@ func (res *Result) add(d DeviceEnergy) {
 	res.Floor += d.Floor
 	res.UpperBound += d.bound
 	res.HasUpperBound = true
-	res.AboveIdle = res.AboveIdle && d.FloorFrom != "none"
+	res.AboveIdle = res.AboveIdle && d.FloorFrom != floorNone
 	res.Coverage = min(res.Coverage, d.Coverage)
 	res.MaxGap = max(res.MaxGap, d.MaxGap)
 	res.Method = worse(res.Method, d.Method)

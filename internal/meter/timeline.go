@@ -95,9 +95,11 @@ type timeline struct {
 	blind   time.Time
 
 	notes []note
-	marks []*stamp   // places others want kept: the sampler's
-	power unit.Power // mean over the newest stretch of at least minPowerSpan
-	since totals     // begin of the stretch after that
+	marks []*stamp // places others want kept: the sampler's
+	// epochs are the operating points since the oldest window opened; there is always one.
+	epochs []epoch
+	power  unit.Power // mean over the newest stretch of at least minPowerSpan
+	since  totals     // begin of the stretch after that
 }
 
 const (
@@ -318,6 +320,11 @@ func (t *timeline) eachStamp(f func(*stamp, *member)) {
 	}
 	for _, s := range t.marks {
 		if s.era == t.era {
+			f(s, nil)
+		}
+	}
+	for i := range t.epochs {
+		if s := &t.epochs[i].begin; s.era == t.era {
 			f(s, nil)
 		}
 	}

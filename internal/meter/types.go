@@ -49,6 +49,7 @@ const (
 	ReasonHung         = "hung"                         // a driver call has not come back
 	ReasonFloorNone    = "floor_none"                   // no idle floor is known: the figure is gross
 	ReasonFloorCaller  = "floor_caller"                 // the idle floor is the caller's word
+	ReasonFloorSuspect = "floor_suspect"                // three windows have cost less than nothing above this floor
 	ReasonPointChanged = "point_changed"                // the operating point changed within the window
 	ReasonUnsynced     = "unsynced"                     // GPU work may have been in flight at the close
 	ReasonShared       = "shared"                       // other windows were open on a device
@@ -175,7 +176,7 @@ type DeviceEnergy struct {
 	HalfWidth unit.Energy // 95 %
 	Gross     unit.Energy // the window's share of Total
 	Floor     unit.Energy
-	FloorFrom string        // "none" or "caller"
+	FloorFrom string        // "none", "caller", or the ids of the certificates used, joined by "+"
 	Duration  time.Duration // the stretch the figure is of: from edge to edge
 	Coverage  float64
 	MaxGap    time.Duration

@@ -37,6 +37,8 @@ type part struct {
 	portion float64       // of the device's energy, just after it opened
 	falls   int           // of the stepper, when it opened
 	told    span          // what its stages so far were said to be
+	book    *floorBook    // the floors known when it opened; nil where its device has none
+	level   restState     // of the board, when it opened
 }
 
 // Open begins a window.
@@ -57,6 +59,7 @@ func (m *Meter) Open(ctx context.Context, r OpenRequest) (*Window, error) {
 	w := &Window{m: m, id: newID(), req: r, opened: time.Now(), gate: make(gate, 1), absent: absent}
 	w.staged = w.opened
 	w.enlist(devices)
+	w.levels(ctx)
 	if err := w.begin(ctx); err != nil {
 		w.release()
 		m.dismiss(w)
@@ -366,7 +369,7 @@ func (p *part) mark(ctx context.Context, asked time.Time) (span, error) {
 // stage is what a window's charge has grown by since the stage before. A stage whose end was not read yet when it was
 // told makes the next one more or less.
 func (p *part) stage(charged span) span {
-	s := span{charged.gross - p.told.gross, charged.seconds - p.told.seconds}
+	s := span{charged.gross - p.told.gross, charged.seconds - p.told.seconds, charged.own.since(p.told.own)}
 	p.told = charged
 	return s
 }
@@ -377,7 +380,7 @@ func (p *part) charge(at stamp, f forecast) span {
 	if p.weight > 0 {
 		uj = float64(p.weight)/unitWeight*at.phi.since(p.opened.phi) + f.share
 	}
-	return span{rounded(uj, p.step()), p.seconds(p.opened, at) + f.seconds}
+	return span{rounded(uj, p.step()), p.seconds(p.opened, at) + f.seconds, p.rest(at, f)}
 }
 
 // expect is what is not read yet of the time up to a moment.
