@@ -38,6 +38,7 @@ func moving(lever string) map[string][]string {
 		"apply":         {"apply", "--restore", "--force"},
 		"tune":          {"tune", "--apply", "--", "true"},
 		"selftest":      {"selftest"},
+		"retune":        {"retune"},
 		"points forget": {"points", "forget", "--all"},
 		"levers take":   {"levers", "take", lever},
 		"levers yield":  {"levers", "yield", lever},

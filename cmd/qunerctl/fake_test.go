@@ -191,6 +191,26 @@ func (d *daemon) Tune(stream grpc.BidiStreamingServer[qunerv1.TuneRequest, quner
 	return stream.Send(&qunerv1.TuneResponse{Message: &qunerv1.TuneResponse_Report{Report: report}})
 }
 
+// Retune tells of one window, then reports; or it says why not.
+func (d *daemon) Retune(r *qunerv1.RetuneRequest, stream grpc.ServerStreamingServer[qunerv1.RetuneResponse]) error {
+	if d.deny != nil {
+		return d.deny
+	}
+	if d.machine == "vm" {
+		return stream.Send(&qunerv1.RetuneResponse{Message: &qunerv1.RetuneResponse_Skipped{Skipped: "the machine is on battery"}})
+	}
+	if err := stream.Send(&qunerv1.RetuneResponse{Message: &qunerv1.RetuneResponse_Plan{Plan: tunePlan()}}); err != nil || r.GetDryRun() {
+		return err
+	}
+	p := &qunerv1.TuneProgress{Window: 1, MaxWindows: 3, State: []string{"300 W"}, Watts: proto.Float64(42.5), Best: "300 W", Voided: "manual profile call"}
+	if err := stream.Send(&qunerv1.RetuneResponse{Message: &qunerv1.RetuneResponse_Progress{Progress: p}}); err != nil {
+		return err
+	}
+	report := tuneReport(d.verdict, true)
+	report.WorkUnit = "second"
+	return stream.Send(&qunerv1.RetuneResponse{Message: &qunerv1.RetuneResponse_Report{Report: report}})
+}
+
 func (d *daemon) trial(stream grpc.BidiStreamingServer[qunerv1.TuneRequest, qunerv1.TuneResponse], n uint32, state string) (*qunerv1.RunFinished, error) {
 	run := &qunerv1.RunWorkload{Window: n, MaxWindows: 3, State: []string{state}, MinMs: 200}
 	if err := stream.Send(&qunerv1.TuneResponse{Message: &qunerv1.TuneResponse_Run{Run: run}}); err != nil {

@@ -34,7 +34,7 @@ func (f *installFlags) add(c *cobra.Command) {
 
 func (a *app) installCmd() *cobra.Command {
 	var f installFlags
-	var group string
+	var group, retune string
 	cmd := &cobra.Command{
 		Use:   "install",
 		Short: "Make quner a service of this machine",
@@ -47,12 +47,22 @@ configuration stays. Doing it again does nothing; with a newer build it is an up
 points, floors and the mode stay. If a step fails, what was done is taken back. Other services that
 move the same levers are never stopped: quner leaves those levers to them.
 
+A timer looks every half hour whether the machine, at rest, could draw less (qunerctl retune);
+--retune-interval changes or ends that, for upgrades too.
+
 "sudo qunerctl uninstall" puts the machine back and removes all of it.`,
-		Example: "  qunerctl install --dry-run\n  sudo bin/qunerctl install\n  sudo qunerctl install --admin-group wheel\n  qunerctl install --root ./image",
+		Example: "  qunerctl install --dry-run\n  sudo bin/qunerctl install\n  sudo qunerctl install --admin-group wheel\n  sudo qunerctl install --retune-interval off\n  qunerctl install --root ./image",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if c.Flags().Changed("admin-group") {
 				f.wish.AdminGroup = &group
+			}
+			if c.Flags().Changed("retune-interval") {
+				every, err := install.ParseRetune(retune, parseDuration)
+				if err != nil {
+					return wrongValue("--retune-interval 30m", "--retune-interval", retune, "off, or a duration from 5m to 30d")
+				}
+				f.wish.Retune = &every
 			}
 			var err error
 			if f.wish.Sources, err = programsHere(); err != nil {
@@ -63,6 +73,7 @@ move the same levers are never stopped: quner leaves those levers to them.
 	}
 	f.add(cmd)
 	cmd.Flags().StringVar(&group, "admin-group", "", "let members of the `GROUP` use the admin socket (root takes it back)")
+	cmd.Flags().StringVar(&retune, "retune-interval", "", "explore the machine at rest every `D`, or \"off\" (default 30m)")
 	return cmd
 }
 

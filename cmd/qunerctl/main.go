@@ -84,7 +84,7 @@ exits with CMD's; what keeps it from starting CMD is 125, 126 or 127.`,
 		c.GroupID = "look"
 		root.AddCommand(c)
 	}
-	for _, c := range []*cobra.Command{a.tuneCmd(), a.profileCmd(), a.pauseCmd(), a.resumeCmd(), a.applyCmd(), a.leversCmd(), a.selftestCmd(), a.primeCmd()} {
+	for _, c := range []*cobra.Command{a.tuneCmd(), a.retuneCmd(), a.profileCmd(), a.pauseCmd(), a.resumeCmd(), a.applyCmd(), a.leversCmd(), a.selftestCmd(), a.primeCmd()} {
 		c.GroupID = "move"
 		root.AddCommand(c)
 	}

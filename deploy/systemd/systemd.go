@@ -9,9 +9,10 @@ import (
 	"io/fs"
 	"path"
 	"regexp"
+	"time"
 )
 
-//go:embed qunerd.service qunerd.socket qunerd-admin.socket quner.sysusers quner.tmpfiles quner.toml
+//go:embed qunerd.service qunerd.socket qunerd-admin.socket quner-retune.service quner-retune.timer quner.sysusers quner.tmpfiles quner.toml
 var files embed.FS
 
 // Units of an installation, in the order in which they are started.
@@ -19,7 +20,13 @@ const (
 	PublicSocket = "qunerd.socket"
 	AdminSocket  = "qunerd-admin.socket"
 	Service      = "qunerd.service"
+	// RetuneTimer starts RetuneService, which looks for the idle point.
+	RetuneTimer   = "quner-retune.timer"
+	RetuneService = "quner-retune.service"
 )
+
+// RetuneInterval is the time between two explorations of the machine at rest, in the timer as it lies here.
+const RetuneInterval = 30 * time.Minute
 
 // Group is the group whose members see exact CPU energy. sysusers.d makes it.
 const Group = "quner"
@@ -37,8 +44,9 @@ const packagedBin = "/usr/bin"
 
 // Layout is what differs between two installations.
 type Layout struct {
-	Bin        string // absolute directory of the programs
-	AdminGroup string // may use the admin socket; "" for root alone
+	Bin        string        // absolute directory of the programs
+	AdminGroup string        // may use the admin socket; "" for root alone
+	Retune     time.Duration // between two explorations of the machine at rest; 0: RetuneInterval
 }
 
 // File is one file of an installation.
@@ -67,6 +75,8 @@ func (l Layout) Files() ([]File, error) {
 		{Path: path.Join(UnitDir, PublicSocket), Content: content(PublicSocket)},
 		{Path: path.Join(UnitDir, AdminSocket), Content: l.adminSocket()},
 		{Path: path.Join(UnitDir, Service), Content: l.service()},
+		{Path: path.Join(UnitDir, RetuneService), Content: l.retuneService()},
+		{Path: path.Join(UnitDir, RetuneTimer), Content: l.retuneTimer()},
 		{Path: Sysusers, Content: content("quner.sysusers")},
 		{Path: Tmpfiles, Content: l.tmpfiles()},
 		{Path: Config, Content: content("quner.toml"), Config: true},
@@ -79,6 +89,19 @@ func (l Layout) Files() ([]File, error) {
 
 func (l Layout) service() []byte {
 	return bytes.ReplaceAll(content(Service), []byte("="+packagedBin+"/qunerd "), []byte("="+l.Bin+"/qunerd "))
+}
+
+func (l Layout) retuneService() []byte {
+	return bytes.ReplaceAll(content(RetuneService), []byte("="+packagedBin+"/qunerctl "), []byte("="+l.Bin+"/qunerctl "))
+}
+
+func (l Layout) retuneTimer() []byte {
+	timer := content(RetuneTimer)
+	if l.Retune == 0 || l.Retune == RetuneInterval {
+		return timer
+	}
+	every := fmt.Appendf(nil, "OnUnitActiveSec=%ds", l.Retune/time.Second)
+	return bytes.Replace(timer, []byte("OnUnitActiveSec=30min"), every, 1)
 }
 
 func (l Layout) adminSocket() []byte {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/qunerd/quner/deploy/systemd"
 )
@@ -34,6 +35,7 @@ func TestPackagedLayoutIsTheFilesAsTheyLie(t *testing.T) {
 	text := files(t, systemd.Layout{Bin: "/usr/bin"})
 	for path, name := range map[string]string{
 		"/etc/systemd/system/qunerd.service": "qunerd.service", "/etc/systemd/system/qunerd.socket": "qunerd.socket",
+		"/etc/systemd/system/quner-retune.service": "quner-retune.service", "/etc/systemd/system/quner-retune.timer": "quner-retune.timer",
 		"/etc/systemd/system/qunerd-admin.socket": "qunerd-admin.socket", "/etc/sysusers.d/quner.conf": "quner.sysusers",
 		"/etc/tmpfiles.d/quner.conf": "quner.tmpfiles", "/etc/quner/quner.toml": "quner.toml",
 	} {
@@ -42,7 +44,7 @@ func TestPackagedLayoutIsTheFilesAsTheyLie(t *testing.T) {
 			t.Errorf("%s is not %s as it lies here (%v)", path, name, err)
 		}
 	}
-	if len(text) != 6 {
+	if len(text) != 8 {
 		t.Errorf("%d files", len(text))
 	}
 }
@@ -53,7 +55,11 @@ func TestOwnDirectoryAndGroup(t *testing.T) {
 	if strings.Contains(service, "=/usr/bin/qunerd") || strings.Count(service, "=/usr/local/bin/qunerd ") != 2 {
 		t.Error("the unit does not start and restore with the installed program")
 	}
+	if !strings.Contains(own["/etc/systemd/system/quner-retune.service"], "\nExecStart=/usr/local/bin/qunerctl retune\n") {
+		t.Error("the timer's service does not call the installed program")
+	}
 	for path, want := range map[string][]string{
+		"/etc/systemd/system/quner-retune.timer":  {"OnBootSec=5min", "OnUnitActiveSec=30min"},
 		"/etc/systemd/system/qunerd-admin.socket": {"SocketGroup=power", "SocketMode=0660", "SocketUser=root"},
 		"/etc/tmpfiles.d/quner.conf":              {"d /run/quner-admin 0750 root power -", "d /run/quner 0755 root root -"},
 	} {
@@ -65,6 +71,13 @@ func TestOwnDirectoryAndGroup(t *testing.T) {
 	}
 	if strings.Contains(plain["/etc/tmpfiles.d/quner.conf"], "0750") || !strings.Contains(plain["/etc/systemd/system/qunerd-admin.socket"], "\nSocketMode=0600\n") {
 		t.Error("without a group others than root are let in")
+	}
+}
+
+func TestTheTimersInterval(t *testing.T) {
+	timer := files(t, systemd.Layout{Bin: "/usr/bin", Retune: 2 * time.Hour})["/etc/systemd/system/quner-retune.timer"]
+	if !strings.Contains(timer, "\nOnUnitActiveSec=7200s\n") || strings.Contains(timer, "OnUnitActiveSec=30min") {
+		t.Errorf("every two hours:\n%s", timer)
 	}
 }
 
@@ -93,6 +106,7 @@ func analyze(t *testing.T, args ...string) (string, error) {
 	for path, text := range files(t, systemd.Layout{Bin: "/usr/bin"}) {
 		if filepath.Dir(path) == systemd.UnitDir {
 			text = strings.ReplaceAll(text, "/usr/bin/qunerd", dir+"/qunerd")
+			text = strings.ReplaceAll(text, "/usr/bin/qunerctl", dir+"/qunerd")
 			if err := os.WriteFile(filepath.Join(dir, filepath.Base(path)), []byte(text), 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -105,7 +119,8 @@ func analyze(t *testing.T, args ...string) (string, error) {
 }
 
 func TestUnitsVerify(t *testing.T) {
-	out, err := analyze(t, "verify", "--man=no", "./qunerd.service", "./qunerd.socket", "./qunerd-admin.socket")
+	out, err := analyze(t, "verify", "--man=no", "./qunerd.service", "./qunerd.socket", "./qunerd-admin.socket",
+		"./quner-retune.service", "./quner-retune.timer")
 	if err != nil || out != "" {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
 	}
@@ -113,8 +128,14 @@ func TestUnitsVerify(t *testing.T) {
 
 func TestExposure(t *testing.T) {
 	const bar = 2.0
-	out, err := analyze(t, "security", "--offline=true", "--no-pager", "./qunerd.service")
-	found := regexp.MustCompile(`Overall exposure level for qunerd.service: ([0-9.]+)`).FindStringSubmatch(out)
+	for _, unit := range []string{systemd.Service, systemd.RetuneService} {
+		t.Run(unit, func(t *testing.T) { exposure(t, unit, bar) })
+	}
+}
+
+func exposure(t *testing.T, unit string, bar float64) {
+	out, err := analyze(t, "security", "--offline=true", "--no-pager", "./"+unit)
+	found := regexp.MustCompile(`Overall exposure level for \S+: ([0-9.]+)`).FindStringSubmatch(out)
 	if found == nil {
 		if strings.Contains(out, "offline") {
 			t.Skipf("this systemd-analyze does not look offline: %s", out)

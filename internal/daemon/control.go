@@ -24,6 +24,7 @@ func (d *Daemon) SetMode(ctx context.Context, c Caller, change ModeChange) (Appl
 		if change.DryRun {
 			return d.planMode(ctx, s, next, &out)
 		}
+		d.makeWay(s, change.String())
 		if next.Mode == profiles.ModeOff {
 			s.abortSweep(fmt.Errorf("%w: paused by uid %d", ErrRefused, c.UID))
 		} else {
@@ -122,6 +123,9 @@ func (d *Daemon) planMode(ctx context.Context, s *state, next profiles.ModeState
 func (d *Daemon) Apply(ctx context.Context, c Caller, dryRun bool) (Applied, error) {
 	var out Applied
 	err := d.do(ctx, func(ctx context.Context, s *state) error {
+		if !dryRun {
+			d.makeWay(s, "apply")
+		}
 		if s.sweep != nil {
 			return fmt.Errorf("apply: %w", ErrBusy)
 		}

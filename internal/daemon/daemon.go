@@ -77,6 +77,7 @@ type state struct {
 	points   *profiles.Store
 	modes    *profiles.ModeStore
 	history  *history
+	retunes  *retunes
 	mode     profiles.ModeState
 	print    profiles.Fingerprint
 	driver   profiles.Driver
@@ -161,6 +162,9 @@ func (s *state) load(h *host.Host, log *slog.Logger) {
 	}
 	if s.history, err = openHistory(h.Var, log); err != nil {
 		s.degraded["history"] = fmt.Sprintf("the history is not read: %v", err)
+	}
+	if s.retunes, err = openRetunes(h.Var, log); err != nil {
+		s.degraded["retune"] = fmt.Sprintf("the last exploration at rest is not read: %v", err)
 	}
 	s.recallOwners()
 	s.recallSweep()

@@ -153,6 +153,9 @@ func (d *Daemon) History(ctx context.Context, limit int) ([]Event, error) {
 func (d *Daemon) Selftest(ctx context.Context, c Caller, dryRun bool) ([]levers.Test, error) {
 	var tests []levers.Test
 	err := d.do(ctx, func(ctx context.Context, s *state) error {
+		if !dryRun {
+			d.makeWay(s, "selftest")
+		}
 		if s.sweep != nil {
 			return ErrBusy
 		}

@@ -27,6 +27,9 @@ func (d *Daemon) tick(ctx context.Context, s *state) {
 	d.meter.Tick(ctx)
 	s.sample = profiles.TakeSample(ctx, d.host, sampleAge)
 	proposed, changed := s.detector.Add(s.sample)
+	if d.disturbed(s) {
+		_, _ = d.apply(ctx, s, byDaemon("the machine is at rest no more")) // what it came to is in the status and the log
+	}
 	switch {
 	case s.sweep != nil:
 		// The sweep's own load moves the detector; it holds the levers until it ends.
@@ -110,9 +113,14 @@ func (d *Daemon) target(ctx context.Context, s *state) (levers.Point, PointSourc
 	if p, ok := s.points.Point(s.print.Hard.Key(), s.profile, "", source); ok {
 		return p.Point, PointTuned
 	}
-	return profiles.Default(s.profile, s.bank.Levers(), profiles.Circumstances{
-		Driver: s.driver, Source: source, Training: profiles.Untuned(d.cfg.UntunedTraining), Found: s.found(ctx),
-	}), PointDefault
+	return d.untuned(ctx, s, s.profile), PointDefault
+}
+
+// untuned is the point of a profile that was never tuned here.
+func (d *Daemon) untuned(ctx context.Context, s *state, p profiles.Profile) levers.Point {
+	return profiles.Default(p, s.bank.Levers(), profiles.Circumstances{
+		Driver: s.driver, Source: profiles.PowerSource(d.host), Training: profiles.Untuned(d.cfg.UntunedTraining), Found: s.found(ctx),
+	})
 }
 
 // found is the value each lever had before quner took it.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/qunerd/quner/internal/levers"
 	"github.com/qunerd/quner/internal/meter"
+	"github.com/qunerd/quner/internal/profiles"
 	"github.com/qunerd/quner/internal/tune"
 )
 
@@ -94,7 +95,7 @@ func (t *sweep) set(ctx context.Context, p levers.Point) error {
 		}
 		t.lease.void = ""
 		s.tuned.Window = t.window
-		_, err := t.d.move(ctx, s, p, t.spec.Caller.author("tune"))
+		_, err := t.d.move(ctx, s, p, t.spec.Caller.author(t.call))
 		t.d.publish(s)
 		return err
 	})
@@ -104,6 +105,10 @@ func (t *sweep) set(ctx context.Context, p levers.Point) error {
 func (t *sweep) verify(ctx context.Context, p levers.Point) (void string, err error) {
 	sweeping := ctx
 	err = t.d.do(ctx, func(ctx context.Context, s *state) error {
+		if t.lease.idle && s.sweep == t.lease {
+			s.sample = profiles.TakeSample(ctx, t.d.host, 0)
+			t.d.disturbed(s)
+		}
 		if s.sweep != t.lease {
 			return context.Cause(sweeping)
 		}
@@ -129,12 +134,12 @@ func (t *sweep) verify(ctx context.Context, p levers.Point) (void string, err er
 
 // measure is the window itself.
 func (t *sweep) measure(ctx context.Context, at []int) (tune.Sample, error) {
-	w, err := t.d.meter.Open(ctx, exactWindow("tune-window"))
+	w, err := t.d.meter.Open(ctx, exactWindow(t.call+"-window"))
 	if err != nil {
 		return tune.Sample{}, err
 	}
 	work, err := t.workload.Run(ctx, TuneRun{
-		Window: t.window, MaxWindows: t.plan.MaxWindows, State: labels(t.axes, at), AtLeast: windowAtLeast,
+		Window: t.window, MaxWindows: t.plan.MaxWindows, State: labels(t.axes, at), AtLeast: t.atLeast,
 	})
 	if err != nil {
 		w.Abandon()
@@ -163,8 +168,8 @@ func (t *sweep) sampleOf(r meter.Result, work TuneWork) tune.Sample {
 	if float64(work.Stalled) > maxStall*float64(r.Duration) {
 		s.Void = fmt.Sprintf("the workload's runner stood still for %v of %v", work.Stalled.Round(time.Millisecond), r.Duration.Round(time.Millisecond))
 	}
-	if r.Duration < windowAtLeast {
-		s.Void = fmt.Sprintf("lasted %v, shorter than the %v asked for", r.Duration.Round(time.Millisecond), windowAtLeast)
+	if r.Duration < t.atLeast {
+		s.Void = fmt.Sprintf("lasted %v, shorter than the %v asked for", r.Duration.Round(time.Millisecond), t.atLeast)
 	}
 	for _, dev := range r.Devices {
 		if strings.HasPrefix(dev.Device, "gpu/") {

@@ -17,6 +17,7 @@ import (
 type lease struct {
 	cancel context.CancelCauseFunc
 	void   string // why the window that runs does not count; "" if it does
+	idle   bool   // it explores the machine at rest, and gives way to everybody
 }
 
 // abortSweep ends the running sweep, if there is one: the levers are the loop's again at once.
@@ -42,6 +43,8 @@ type sweep struct {
 	spec     TuneSpec
 	workload TuneWorkload
 	lease    *lease
+	call     string        // "tune" or "retune"
+	atLeast  time.Duration // length of a window
 	axes     []axis
 	rest     levers.Point // settings no axis moves
 	plan     TunePlan
@@ -58,22 +61,36 @@ func (d *Daemon) Tune(ctx context.Context, spec TuneSpec, w TuneWorkload) (TuneR
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	t := &sweep{d: d, spec: spec, workload: w, lease: &lease{cancel: cancel}}
+	t := &sweep{d: d, spec: spec, workload: w, call: "tune", atLeast: windowAtLeast, lease: &lease{cancel: cancel}}
+	return t.run(ctx)
+}
+
+// run is the whole of a sweep, from taking the levers to giving them back.
+func (t *sweep) run(ctx context.Context) (TuneReport, error) {
 	if err := t.start(ctx); err != nil {
-		return TuneReport{}, fmt.Errorf("tune: %w", err)
+		return TuneReport{}, fmt.Errorf("%s: %w", t.call, err)
 	}
-	if err := w.Plan(t.plan); err != nil || spec.DryRun {
-		return TuneReport{Plan: t.plan}, errors.Join(err, t.end(ctx, nil))
-	}
-	t.began = time.Now()
 	report := TuneReport{Plan: t.plan}
-	spent, err := d.meter.Open(ctx, exactWindow("tune-sweep"))
+	if err := t.workload.Plan(t.plan); err != nil || t.spec.DryRun {
+		return report, errors.Join(err, t.end(ctx, nil))
+	}
+	if err := t.search(ctx, &report); err != nil {
+		return report, errors.Join(fmt.Errorf("%s: %w", t.call, err), t.end(ctx, nil))
+	}
+	t.choose(&report)
+	return report, t.end(ctx, &report)
+}
+
+// search measures, and books what that itself has cost.
+func (t *sweep) search(ctx context.Context, report *TuneReport) error {
+	t.began = time.Now()
+	spent, err := t.d.meter.Open(ctx, exactWindow(t.call+"-sweep"))
 	if err != nil {
-		return report, errors.Join(fmt.Errorf("tune: %w", err), t.end(ctx, nil))
+		return err
 	}
 	report.Result, err = tune.Sweep(ctx, t.tuneAxes(), t.trial, tune.Options{
-		Objective: spec.Objective, MaxSlowdown: slowdownOption(spec.MaxSlowdown), MaxWindows: t.plan.MaxWindows,
-		AllowRaise: d.cfg.AllowRaise, Progress: w.Progress,
+		Objective: t.spec.Objective, MaxSlowdown: slowdownOption(t.spec.MaxSlowdown), MaxWindows: t.plan.MaxWindows,
+		AllowRaise: t.d.cfg.AllowRaise, Progress: t.workload.Progress,
 	})
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
@@ -83,13 +100,9 @@ func (d *Daemon) Tune(ctx context.Context, spec TuneSpec, w TuneWorkload) (TuneR
 		report.Energy = cost.Gross + t.plan.Base.Over(time.Since(t.began))
 	}
 	if errors.Is(err, errOutOfTime) {
-		report.Note, err = fmt.Sprintf("the time of %v was up before the search had ended, so that nothing is chosen", spec.Budget), nil
+		report.Note, err = fmt.Sprintf("the time of %v was up before the search had ended, so that nothing is chosen", t.spec.Budget), nil
 	}
-	if err != nil {
-		return report, errors.Join(fmt.Errorf("tune: %w", err), t.end(ctx, nil))
-	}
-	t.choose(&report)
-	return report, t.end(ctx, &report)
+	return err
 }
 
 // slowdownOption turns "none at all" into what tune.Options calls it, where 0 means the default.
@@ -123,6 +136,47 @@ var errTrains = fmt.Errorf("%w: this machine is training", ErrRefused)
 func (t *sweep) begin(ctx context.Context, s *state) error {
 	d := t.d
 	s.sample = profiles.TakeSample(ctx, d.host, 0)
+	if err := t.refused(s); err != nil {
+		return err
+	}
+	states := s.bank.States(ctx)
+	t.axes = axesOf(states, t.spec.NoGPU, t.spec.NoCPU)
+	if len(t.axes) == 0 && t.lease.idle {
+		return notNow("there is no lever to tune on this host")
+	}
+	if len(t.axes) == 0 {
+		return fmt.Errorf("%w: no lever to tune on this host; doctor says why", ErrRefused)
+	}
+	t.rest = t.unswept(ctx, s)
+	t.plan = TunePlan{MaxWindows: t.spec.MaxWindows, Base: d.cfg.Base, Devices: d.counted(), Budget: t.spec.Budget}
+	if t.plan.MaxWindows == 0 {
+		t.plan.MaxWindows = windowsPerAxis * len(t.axes)
+		if t.lease.idle {
+			t.plan.MaxWindows = restingWindows * len(t.axes)
+		}
+	}
+	t.plan.Axes = t.tuneAxes()
+	if t.spec.DryRun {
+		return nil
+	}
+	s.sweep = t.lease
+	s.remember(t.spec.Caller.author(t.call), nil)
+	s.tuned.Running, s.tuned.Workload, s.tuned.Window = true, t.spec.Workload, 0
+	d.log.Info("sweep begins", "call", t.call, "uid", t.spec.Caller.UID, "profile", t.spec.Profile, "workload", t.spec.Workload,
+		"axes", len(t.axes), "max_windows", t.plan.MaxWindows)
+	d.publish(s)
+	return nil
+}
+
+// refused is why a sweep may not run now; nil if it may. A person's sweep ends an exploration at rest.
+func (t *sweep) refused(s *state) error {
+	d := t.d
+	if t.lease.idle {
+		return d.restRefused(s)
+	}
+	if !t.spec.DryRun {
+		d.makeWay(s, t.call)
+	}
 	switch {
 	case d.observing() != nil && !t.spec.DryRun:
 		return d.observing()
@@ -136,26 +190,6 @@ func (t *sweep) begin(ctx context.Context, s *state) error {
 		return fmt.Errorf("%w (GPU %.0f %%, load %.2f on %d CPUs); a sweep would slow it (force overrides)",
 			errTrains, 100*s.sample.GPUUtilisation, s.sample.Load1, s.sample.CPUs)
 	}
-	states := s.bank.States(ctx)
-	t.axes = axesOf(states, t.spec.NoGPU, t.spec.NoCPU)
-	if len(t.axes) == 0 {
-		return fmt.Errorf("%w: no lever to tune on this host; doctor says why", ErrRefused)
-	}
-	t.rest = t.unswept(ctx, s)
-	t.plan = TunePlan{MaxWindows: t.spec.MaxWindows, Base: d.cfg.Base, Devices: d.counted(), Budget: t.spec.Budget}
-	if t.plan.MaxWindows == 0 {
-		t.plan.MaxWindows = windowsPerAxis * len(t.axes)
-	}
-	t.plan.Axes = t.tuneAxes()
-	if t.spec.DryRun {
-		return nil
-	}
-	s.sweep = t.lease
-	s.remember(t.spec.Caller.author("tune"), nil)
-	s.tuned.Running, s.tuned.Workload, s.tuned.Window = true, t.spec.Workload, 0
-	d.log.Info("sweep begins", "uid", t.spec.Caller.UID, "profile", t.spec.Profile, "workload", t.spec.Workload,
-		"axes", len(t.axes), "max_windows", t.plan.MaxWindows)
-	d.publish(s)
 	return nil
 }
 
@@ -226,9 +260,9 @@ func (t *sweep) end(ctx context.Context, r *TuneReport) error {
 		s.tuned.LastVerdict = interrupted
 		if r != nil {
 			s.tuned.LastVerdict = string(r.Verdict())
-			stored = t.keep(s, r)
+			stored = t.keep(ctx, s, r)
 		}
-		_, err := t.d.apply(ctx, s, t.spec.Caller.author("tune, at its end"))
+		_, err := t.d.apply(ctx, s, t.spec.Caller.author(t.call+", at its end"))
 		t.d.publish(s)
 		return errors.Join(stored, err)
 	})
@@ -251,13 +285,16 @@ func (s *state) recallSweep() {
 }
 
 // keep caches the chosen point if the caller asked for that and the sweep has one worth keeping.
-func (t *sweep) keep(s *state, r *TuneReport) error {
+func (t *sweep) keep(ctx context.Context, s *state, r *TuneReport) error {
 	switch {
 	case !t.spec.Apply:
 		return nil
 	case r.Chosen == nil:
 		r.Note = cmp.Or(r.Note, "nothing to apply")
 		return nil
+	case t.lease.idle && r.Verdict() == tune.Flat:
+		// At rest nothing makes a difference: what the profile gets by default is as good as all else, and that is known now.
+		r.Chosen = t.d.untuned(ctx, s, t.spec.Profile)
 	case !r.Certified():
 		r.Note = "not certified, so nothing is kept"
 		return nil

@@ -33,6 +33,7 @@ type Status struct {
 	Devices     []meter.DevicePower `json:"devices"`
 	Signal      Signal              `json:"signal"`
 	Tune        TuneState           `json:"tune"`
+	Retune      RetuneState         `json:"retune"`
 	Degraded    []string            `json:"degraded,omitempty"` // one sentence each
 	OpenWindows int                 `json:"open_windows"`
 }

@@ -63,6 +63,10 @@ func (p TunedPoint) check() error {
 	return nil
 }
 
+// Settled reports whether the sweep behind the point has come to an answer: a certified state, or that none makes a
+// difference.
+func (p TunedPoint) Settled() bool { return p.Certified || p.Verdict == "flat" }
+
 // better reports whether p is to be preferred to q where neither was tuned for a workload known to run: one that was
 // tuned for no workload in particular, then a certified one, then the newer.
 func (p TunedPoint) better(q TunedPoint) bool {

@@ -40,6 +40,7 @@ func roles() map[string]role {
 		qunerv1.AdminService_Apply_FullMethodName:        operator,
 		qunerv1.AdminService_Restore_FullMethodName:      operator,
 		qunerv1.AdminService_Tune_FullMethodName:         operator,
+		qunerv1.AdminService_Retune_FullMethodName:       operator,
 		qunerv1.AdminService_ForgetPoints_FullMethodName: operator,
 		qunerv1.AdminService_Rollback_FullMethodName:     operator,
 

@@ -26,6 +26,7 @@ import (
 	"github.com/qunerd/quner/internal/levers"
 	"github.com/qunerd/quner/internal/meter"
 	"github.com/qunerd/quner/internal/profiles"
+	"github.com/qunerd/quner/internal/tune"
 )
 
 func TestMain(m *testing.M) {
@@ -37,19 +38,20 @@ func TestMain(m *testing.M) {
 
 // scripted is a daemon whose answers a test says. Its zero value answers everything with what is empty.
 type scripted struct {
-	mu     sync.Mutex
-	status *daemon.Status
-	next   chan struct{}
-	calls  []string
-	caller daemon.Caller
-	change daemon.ModeChange
-	err    error         // of every call
-	panics bool          // in every call
-	blocks chan struct{} // calls wait for this, or for their deadline
-	looks  int           // examinations
-	tune   func(context.Context, daemon.TuneSpec, daemon.TuneWorkload) (daemon.TuneReport, error)
-	print  profiles.Fingerprint
-	points []profiles.TunedPoint
+	mu      sync.Mutex
+	status  *daemon.Status
+	next    chan struct{}
+	calls   []string
+	caller  daemon.Caller
+	change  daemon.ModeChange
+	err     error         // of every call
+	panics  bool          // in every call
+	blocks  chan struct{} // calls wait for this, or for their deadline
+	looks   int           // examinations
+	tune    func(context.Context, daemon.TuneSpec, daemon.TuneWorkload) (daemon.TuneReport, error)
+	print   profiles.Fingerprint
+	skipped string // of an exploration at rest
+	points  []profiles.TunedPoint
 }
 
 func newScripted() *scripted {
@@ -149,6 +151,20 @@ func (d *scripted) History(ctx context.Context, limit int) ([]daemon.Event, erro
 
 func (d *scripted) SetLeverOwner(ctx context.Context, c daemon.Caller, name string, _ profiles.Owner, _ bool) ([]string, []levers.Write, error) {
 	return []string{name}, nil, d.called(ctx, "owner", c)
+}
+
+func (d *scripted) Retune(ctx context.Context, c daemon.Caller, dryRun bool, see daemon.Resting) (daemon.RetuneReport, error) {
+	if err := d.called(ctx, "retune", c); err != nil {
+		return daemon.RetuneReport{}, err
+	}
+	if d.skipped != "" {
+		return daemon.RetuneReport{Skipped: d.skipped}, nil
+	}
+	if err := see.Plan(twoStates); err != nil || dryRun {
+		return daemon.RetuneReport{}, err
+	}
+	see.Progress(tune.Progress{Axis: "gpu", Phase: tune.PhaseCheck, Label: "300 W", Window: 1, Max: 8, Sample: tune.Sample{Work: 5, Seconds: 5, Joules: 200}})
+	return daemon.RetuneReport{Spec: daemon.TuneSpec{WorkUnit: "second"}, Report: theReport()}, nil
 }
 
 func (d *scripted) Selftest(ctx context.Context, c daemon.Caller, _ bool) ([]levers.Test, error) {

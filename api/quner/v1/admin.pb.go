@@ -1368,6 +1368,164 @@ func (x *TuneReport) GetWorkUnit() string {
 	return ""
 }
 
+type RetuneRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	DryRun        bool                   `protobuf:"varint,1,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // only whether it would be explored, and the plan
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetuneRequest) Reset() {
+	*x = RetuneRequest{}
+	mi := &file_quner_v1_admin_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetuneRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetuneRequest) ProtoMessage() {}
+
+func (x *RetuneRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quner_v1_admin_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetuneRequest.ProtoReflect.Descriptor instead.
+func (*RetuneRequest) Descriptor() ([]byte, []int) {
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *RetuneRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+type RetuneResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Message:
+	//
+	//	*RetuneResponse_Plan
+	//	*RetuneResponse_Progress
+	//	*RetuneResponse_Report
+	//	*RetuneResponse_Skipped
+	Message       isRetuneResponse_Message `protobuf_oneof:"message"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetuneResponse) Reset() {
+	*x = RetuneResponse{}
+	mi := &file_quner_v1_admin_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetuneResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetuneResponse) ProtoMessage() {}
+
+func (x *RetuneResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_quner_v1_admin_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetuneResponse.ProtoReflect.Descriptor instead.
+func (*RetuneResponse) Descriptor() ([]byte, []int) {
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *RetuneResponse) GetMessage() isRetuneResponse_Message {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *RetuneResponse) GetPlan() *TunePlan {
+	if x != nil {
+		if x, ok := x.Message.(*RetuneResponse_Plan); ok {
+			return x.Plan
+		}
+	}
+	return nil
+}
+
+func (x *RetuneResponse) GetProgress() *TuneProgress {
+	if x != nil {
+		if x, ok := x.Message.(*RetuneResponse_Progress); ok {
+			return x.Progress
+		}
+	}
+	return nil
+}
+
+func (x *RetuneResponse) GetReport() *TuneReport {
+	if x != nil {
+		if x, ok := x.Message.(*RetuneResponse_Report); ok {
+			return x.Report
+		}
+	}
+	return nil
+}
+
+func (x *RetuneResponse) GetSkipped() string {
+	if x != nil {
+		if x, ok := x.Message.(*RetuneResponse_Skipped); ok {
+			return x.Skipped
+		}
+	}
+	return ""
+}
+
+type isRetuneResponse_Message interface {
+	isRetuneResponse_Message()
+}
+
+type RetuneResponse_Plan struct {
+	Plan *TunePlan `protobuf:"bytes,1,opt,name=plan,proto3,oneof"`
+}
+
+type RetuneResponse_Progress struct {
+	Progress *TuneProgress `protobuf:"bytes,2,opt,name=progress,proto3,oneof"`
+}
+
+type RetuneResponse_Report struct {
+	Report *TuneReport `protobuf:"bytes,3,opt,name=report,proto3,oneof"` // the last message of an exploration
+}
+
+type RetuneResponse_Skipped struct {
+	Skipped string `protobuf:"bytes,4,opt,name=skipped,proto3,oneof"` // the last message where nothing was explored, or not to the end: why
+}
+
+func (*RetuneResponse_Plan) isRetuneResponse_Message() {}
+
+func (*RetuneResponse_Progress) isRetuneResponse_Message() {}
+
+func (*RetuneResponse_Report) isRetuneResponse_Message() {}
+
+func (*RetuneResponse_Skipped) isRetuneResponse_Message() {}
+
 type AxisReport struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -1379,7 +1537,7 @@ type AxisReport struct {
 
 func (x *AxisReport) Reset() {
 	*x = AxisReport{}
-	mi := &file_quner_v1_admin_proto_msgTypes[15]
+	mi := &file_quner_v1_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1391,7 +1549,7 @@ func (x *AxisReport) String() string {
 func (*AxisReport) ProtoMessage() {}
 
 func (x *AxisReport) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[15]
+	mi := &file_quner_v1_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1404,7 +1562,7 @@ func (x *AxisReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AxisReport.ProtoReflect.Descriptor instead.
 func (*AxisReport) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{15}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *AxisReport) GetName() string {
@@ -1454,7 +1612,7 @@ type StateReport struct {
 
 func (x *StateReport) Reset() {
 	*x = StateReport{}
-	mi := &file_quner_v1_admin_proto_msgTypes[16]
+	mi := &file_quner_v1_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1466,7 +1624,7 @@ func (x *StateReport) String() string {
 func (*StateReport) ProtoMessage() {}
 
 func (x *StateReport) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[16]
+	mi := &file_quner_v1_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1479,7 +1637,7 @@ func (x *StateReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateReport.ProtoReflect.Descriptor instead.
 func (*StateReport) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{16}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *StateReport) GetState() []string {
@@ -1605,7 +1763,7 @@ type ForgetPointsRequest struct {
 
 func (x *ForgetPointsRequest) Reset() {
 	*x = ForgetPointsRequest{}
-	mi := &file_quner_v1_admin_proto_msgTypes[17]
+	mi := &file_quner_v1_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1617,7 +1775,7 @@ func (x *ForgetPointsRequest) String() string {
 func (*ForgetPointsRequest) ProtoMessage() {}
 
 func (x *ForgetPointsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[17]
+	mi := &file_quner_v1_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1630,7 +1788,7 @@ func (x *ForgetPointsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetPointsRequest.ProtoReflect.Descriptor instead.
 func (*ForgetPointsRequest) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{17}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ForgetPointsRequest) GetIds() []string {
@@ -1663,7 +1821,7 @@ type ForgetPointsResponse struct {
 
 func (x *ForgetPointsResponse) Reset() {
 	*x = ForgetPointsResponse{}
-	mi := &file_quner_v1_admin_proto_msgTypes[18]
+	mi := &file_quner_v1_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1675,7 +1833,7 @@ func (x *ForgetPointsResponse) String() string {
 func (*ForgetPointsResponse) ProtoMessage() {}
 
 func (x *ForgetPointsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[18]
+	mi := &file_quner_v1_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1688,7 +1846,7 @@ func (x *ForgetPointsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetPointsResponse.ProtoReflect.Descriptor instead.
 func (*ForgetPointsResponse) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{18}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ForgetPointsResponse) GetForgotten() []*TunedPoint {
@@ -1706,7 +1864,7 @@ type RollbackRequest struct {
 
 func (x *RollbackRequest) Reset() {
 	*x = RollbackRequest{}
-	mi := &file_quner_v1_admin_proto_msgTypes[19]
+	mi := &file_quner_v1_admin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1718,7 +1876,7 @@ func (x *RollbackRequest) String() string {
 func (*RollbackRequest) ProtoMessage() {}
 
 func (x *RollbackRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[19]
+	mi := &file_quner_v1_admin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1731,7 +1889,7 @@ func (x *RollbackRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackRequest.ProtoReflect.Descriptor instead.
 func (*RollbackRequest) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{19}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{21}
 }
 
 type RollbackResponse struct {
@@ -1743,7 +1901,7 @@ type RollbackResponse struct {
 
 func (x *RollbackResponse) Reset() {
 	*x = RollbackResponse{}
-	mi := &file_quner_v1_admin_proto_msgTypes[20]
+	mi := &file_quner_v1_admin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1755,7 +1913,7 @@ func (x *RollbackResponse) String() string {
 func (*RollbackResponse) ProtoMessage() {}
 
 func (x *RollbackResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[20]
+	mi := &file_quner_v1_admin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1768,7 +1926,7 @@ func (x *RollbackResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackResponse.ProtoReflect.Descriptor instead.
 func (*RollbackResponse) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{20}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RollbackResponse) GetScript() string {
@@ -1787,7 +1945,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_quner_v1_admin_proto_msgTypes[21]
+	mi := &file_quner_v1_admin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1799,7 +1957,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[21]
+	mi := &file_quner_v1_admin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1812,7 +1970,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{21}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *HistoryRequest) GetLimit() uint32 {
@@ -1831,7 +1989,7 @@ type HistoryResponse struct {
 
 func (x *HistoryResponse) Reset() {
 	*x = HistoryResponse{}
-	mi := &file_quner_v1_admin_proto_msgTypes[22]
+	mi := &file_quner_v1_admin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1843,7 +2001,7 @@ func (x *HistoryResponse) String() string {
 func (*HistoryResponse) ProtoMessage() {}
 
 func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[22]
+	mi := &file_quner_v1_admin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1856,7 +2014,7 @@ func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryResponse.ProtoReflect.Descriptor instead.
 func (*HistoryResponse) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{22}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *HistoryResponse) GetEntries() []*HistoryEntry {
@@ -1885,7 +2043,7 @@ type HistoryEntry struct {
 
 func (x *HistoryEntry) Reset() {
 	*x = HistoryEntry{}
-	mi := &file_quner_v1_admin_proto_msgTypes[23]
+	mi := &file_quner_v1_admin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1897,7 +2055,7 @@ func (x *HistoryEntry) String() string {
 func (*HistoryEntry) ProtoMessage() {}
 
 func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[23]
+	mi := &file_quner_v1_admin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1910,7 +2068,7 @@ func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryEntry.ProtoReflect.Descriptor instead.
 func (*HistoryEntry) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{23}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *HistoryEntry) GetTimeUnixNs() int64 {
@@ -1994,7 +2152,7 @@ type SetLeverOwnerRequest struct {
 
 func (x *SetLeverOwnerRequest) Reset() {
 	*x = SetLeverOwnerRequest{}
-	mi := &file_quner_v1_admin_proto_msgTypes[24]
+	mi := &file_quner_v1_admin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2006,7 +2164,7 @@ func (x *SetLeverOwnerRequest) String() string {
 func (*SetLeverOwnerRequest) ProtoMessage() {}
 
 func (x *SetLeverOwnerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[24]
+	mi := &file_quner_v1_admin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2019,7 +2177,7 @@ func (x *SetLeverOwnerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLeverOwnerRequest.ProtoReflect.Descriptor instead.
 func (*SetLeverOwnerRequest) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{24}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SetLeverOwnerRequest) GetLever() string {
@@ -2053,7 +2211,7 @@ type SetLeverOwnerResponse struct {
 
 func (x *SetLeverOwnerResponse) Reset() {
 	*x = SetLeverOwnerResponse{}
-	mi := &file_quner_v1_admin_proto_msgTypes[25]
+	mi := &file_quner_v1_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2065,7 +2223,7 @@ func (x *SetLeverOwnerResponse) String() string {
 func (*SetLeverOwnerResponse) ProtoMessage() {}
 
 func (x *SetLeverOwnerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[25]
+	mi := &file_quner_v1_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2078,7 +2236,7 @@ func (x *SetLeverOwnerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLeverOwnerResponse.ProtoReflect.Descriptor instead.
 func (*SetLeverOwnerResponse) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{25}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SetLeverOwnerResponse) GetLevers() []string {
@@ -2104,7 +2262,7 @@ type SelftestRequest struct {
 
 func (x *SelftestRequest) Reset() {
 	*x = SelftestRequest{}
-	mi := &file_quner_v1_admin_proto_msgTypes[26]
+	mi := &file_quner_v1_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2116,7 +2274,7 @@ func (x *SelftestRequest) String() string {
 func (*SelftestRequest) ProtoMessage() {}
 
 func (x *SelftestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[26]
+	mi := &file_quner_v1_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2129,7 +2287,7 @@ func (x *SelftestRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SelftestRequest.ProtoReflect.Descriptor instead.
 func (*SelftestRequest) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{26}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SelftestRequest) GetDryRun() bool {
@@ -2148,7 +2306,7 @@ type SelftestResponse struct {
 
 func (x *SelftestResponse) Reset() {
 	*x = SelftestResponse{}
-	mi := &file_quner_v1_admin_proto_msgTypes[27]
+	mi := &file_quner_v1_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2160,7 +2318,7 @@ func (x *SelftestResponse) String() string {
 func (*SelftestResponse) ProtoMessage() {}
 
 func (x *SelftestResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[27]
+	mi := &file_quner_v1_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2173,7 +2331,7 @@ func (x *SelftestResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SelftestResponse.ProtoReflect.Descriptor instead.
 func (*SelftestResponse) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{27}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SelftestResponse) GetTests() []*LeverTest {
@@ -2199,7 +2357,7 @@ type LeverTest struct {
 
 func (x *LeverTest) Reset() {
 	*x = LeverTest{}
-	mi := &file_quner_v1_admin_proto_msgTypes[28]
+	mi := &file_quner_v1_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2211,7 +2369,7 @@ func (x *LeverTest) String() string {
 func (*LeverTest) ProtoMessage() {}
 
 func (x *LeverTest) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[28]
+	mi := &file_quner_v1_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2224,7 +2382,7 @@ func (x *LeverTest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeverTest.ProtoReflect.Descriptor instead.
 func (*LeverTest) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{28}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *LeverTest) GetLever() string {
@@ -2393,7 +2551,15 @@ const file_quner_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"_energy_ujB\f\n" +
 	"\n" +
-	"_payback_s\"R\n" +
+	"_payback_s\"(\n" +
+	"\rRetuneRequest\x12\x17\n" +
+	"\adry_run\x18\x01 \x01(\bR\x06dryRun\"\xc7\x01\n" +
+	"\x0eRetuneResponse\x12(\n" +
+	"\x04plan\x18\x01 \x01(\v2\x12.quner.v1.TunePlanH\x00R\x04plan\x124\n" +
+	"\bprogress\x18\x02 \x01(\v2\x16.quner.v1.TuneProgressH\x00R\bprogress\x12.\n" +
+	"\x06report\x18\x03 \x01(\v2\x14.quner.v1.TuneReportH\x00R\x06report\x12\x1a\n" +
+	"\askipped\x18\x04 \x01(\tH\x00R\askippedB\t\n" +
+	"\amessage\"R\n" +
 	"\n" +
 	"AxisReport\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
@@ -2480,12 +2646,13 @@ const file_quner_v1_admin_proto_rawDesc = "" +
 	"\x15LEVER_VERDICT_SKIPPED\x10\x02\x12\x19\n" +
 	"\x15LEVER_VERDICT_REFUSED\x10\x03\x12\x17\n" +
 	"\x13LEVER_VERDICT_STUCK\x10\x04\x12\x19\n" +
-	"\x15LEVER_VERDICT_PLANNED\x10\x052\xea\x04\n" +
+	"\x15LEVER_VERDICT_PLANNED\x10\x052\xa9\x05\n" +
 	"\fAdminService\x12>\n" +
 	"\aSetMode\x12\x18.quner.v1.SetModeRequest\x1a\x19.quner.v1.SetModeResponse\x128\n" +
 	"\x05Apply\x12\x16.quner.v1.ApplyRequest\x1a\x17.quner.v1.ApplyResponse\x12>\n" +
 	"\aRestore\x12\x18.quner.v1.RestoreRequest\x1a\x19.quner.v1.RestoreResponse\x129\n" +
-	"\x04Tune\x12\x15.quner.v1.TuneRequest\x1a\x16.quner.v1.TuneResponse(\x010\x01\x12M\n" +
+	"\x04Tune\x12\x15.quner.v1.TuneRequest\x1a\x16.quner.v1.TuneResponse(\x010\x01\x12=\n" +
+	"\x06Retune\x12\x17.quner.v1.RetuneRequest\x1a\x18.quner.v1.RetuneResponse0\x01\x12M\n" +
 	"\fForgetPoints\x12\x1d.quner.v1.ForgetPointsRequest\x1a\x1e.quner.v1.ForgetPointsResponse\x12A\n" +
 	"\bRollback\x12\x19.quner.v1.RollbackRequest\x1a\x1a.quner.v1.RollbackResponse\x12>\n" +
 	"\aHistory\x12\x18.quner.v1.HistoryRequest\x1a\x19.quner.v1.HistoryResponse\x12P\n" +
@@ -2505,7 +2672,7 @@ func file_quner_v1_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_quner_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_quner_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_quner_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_quner_v1_admin_proto_goTypes = []any{
 	(LeverOwner)(0),               // 0: quner.v1.LeverOwner
 	(LeverVerdict)(0),             // 1: quner.v1.LeverVerdict
@@ -2524,74 +2691,81 @@ var file_quner_v1_admin_proto_goTypes = []any{
 	(*RunWorkload)(nil),           // 14: quner.v1.RunWorkload
 	(*TuneProgress)(nil),          // 15: quner.v1.TuneProgress
 	(*TuneReport)(nil),            // 16: quner.v1.TuneReport
-	(*AxisReport)(nil),            // 17: quner.v1.AxisReport
-	(*StateReport)(nil),           // 18: quner.v1.StateReport
-	(*ForgetPointsRequest)(nil),   // 19: quner.v1.ForgetPointsRequest
-	(*ForgetPointsResponse)(nil),  // 20: quner.v1.ForgetPointsResponse
-	(*RollbackRequest)(nil),       // 21: quner.v1.RollbackRequest
-	(*RollbackResponse)(nil),      // 22: quner.v1.RollbackResponse
-	(*HistoryRequest)(nil),        // 23: quner.v1.HistoryRequest
-	(*HistoryResponse)(nil),       // 24: quner.v1.HistoryResponse
-	(*HistoryEntry)(nil),          // 25: quner.v1.HistoryEntry
-	(*SetLeverOwnerRequest)(nil),  // 26: quner.v1.SetLeverOwnerRequest
-	(*SetLeverOwnerResponse)(nil), // 27: quner.v1.SetLeverOwnerResponse
-	(*SelftestRequest)(nil),       // 28: quner.v1.SelftestRequest
-	(*SelftestResponse)(nil),      // 29: quner.v1.SelftestResponse
-	(*LeverTest)(nil),             // 30: quner.v1.LeverTest
-	(Mode)(0),                     // 31: quner.v1.Mode
-	(*Write)(nil),                 // 32: quner.v1.Write
-	(*ModeState)(nil),             // 33: quner.v1.ModeState
-	(Profile)(0),                  // 34: quner.v1.Profile
-	(*Setting)(nil),               // 35: quner.v1.Setting
-	(*TunedPoint)(nil),            // 36: quner.v1.TunedPoint
+	(*RetuneRequest)(nil),         // 17: quner.v1.RetuneRequest
+	(*RetuneResponse)(nil),        // 18: quner.v1.RetuneResponse
+	(*AxisReport)(nil),            // 19: quner.v1.AxisReport
+	(*StateReport)(nil),           // 20: quner.v1.StateReport
+	(*ForgetPointsRequest)(nil),   // 21: quner.v1.ForgetPointsRequest
+	(*ForgetPointsResponse)(nil),  // 22: quner.v1.ForgetPointsResponse
+	(*RollbackRequest)(nil),       // 23: quner.v1.RollbackRequest
+	(*RollbackResponse)(nil),      // 24: quner.v1.RollbackResponse
+	(*HistoryRequest)(nil),        // 25: quner.v1.HistoryRequest
+	(*HistoryResponse)(nil),       // 26: quner.v1.HistoryResponse
+	(*HistoryEntry)(nil),          // 27: quner.v1.HistoryEntry
+	(*SetLeverOwnerRequest)(nil),  // 28: quner.v1.SetLeverOwnerRequest
+	(*SetLeverOwnerResponse)(nil), // 29: quner.v1.SetLeverOwnerResponse
+	(*SelftestRequest)(nil),       // 30: quner.v1.SelftestRequest
+	(*SelftestResponse)(nil),      // 31: quner.v1.SelftestResponse
+	(*LeverTest)(nil),             // 32: quner.v1.LeverTest
+	(Mode)(0),                     // 33: quner.v1.Mode
+	(*Write)(nil),                 // 34: quner.v1.Write
+	(*ModeState)(nil),             // 35: quner.v1.ModeState
+	(Profile)(0),                  // 36: quner.v1.Profile
+	(*Setting)(nil),               // 37: quner.v1.Setting
+	(*TunedPoint)(nil),            // 38: quner.v1.TunedPoint
 }
 var file_quner_v1_admin_proto_depIdxs = []int32{
-	31, // 0: quner.v1.SetModeRequest.mode:type_name -> quner.v1.Mode
-	32, // 1: quner.v1.SetModeResponse.writes:type_name -> quner.v1.Write
-	33, // 2: quner.v1.SetModeResponse.mode:type_name -> quner.v1.ModeState
-	32, // 3: quner.v1.ApplyResponse.writes:type_name -> quner.v1.Write
-	34, // 4: quner.v1.ApplyResponse.profile:type_name -> quner.v1.Profile
-	32, // 5: quner.v1.RestoreResponse.writes:type_name -> quner.v1.Write
+	33, // 0: quner.v1.SetModeRequest.mode:type_name -> quner.v1.Mode
+	34, // 1: quner.v1.SetModeResponse.writes:type_name -> quner.v1.Write
+	35, // 2: quner.v1.SetModeResponse.mode:type_name -> quner.v1.ModeState
+	34, // 3: quner.v1.ApplyResponse.writes:type_name -> quner.v1.Write
+	36, // 4: quner.v1.ApplyResponse.profile:type_name -> quner.v1.Profile
+	34, // 5: quner.v1.RestoreResponse.writes:type_name -> quner.v1.Write
 	9,  // 6: quner.v1.TuneRequest.start:type_name -> quner.v1.TuneStart
 	10, // 7: quner.v1.TuneRequest.finished:type_name -> quner.v1.RunFinished
-	34, // 8: quner.v1.TuneStart.profile:type_name -> quner.v1.Profile
+	36, // 8: quner.v1.TuneStart.profile:type_name -> quner.v1.Profile
 	12, // 9: quner.v1.TuneResponse.plan:type_name -> quner.v1.TunePlan
 	14, // 10: quner.v1.TuneResponse.run:type_name -> quner.v1.RunWorkload
 	15, // 11: quner.v1.TuneResponse.progress:type_name -> quner.v1.TuneProgress
 	16, // 12: quner.v1.TuneResponse.report:type_name -> quner.v1.TuneReport
 	13, // 13: quner.v1.TunePlan.axes:type_name -> quner.v1.TuneAxis
-	17, // 14: quner.v1.TuneReport.axes:type_name -> quner.v1.AxisReport
-	18, // 15: quner.v1.TuneReport.states:type_name -> quner.v1.StateReport
-	35, // 16: quner.v1.TuneReport.chosen:type_name -> quner.v1.Setting
-	36, // 17: quner.v1.ForgetPointsResponse.forgotten:type_name -> quner.v1.TunedPoint
-	25, // 18: quner.v1.HistoryResponse.entries:type_name -> quner.v1.HistoryEntry
-	0,  // 19: quner.v1.SetLeverOwnerRequest.owner:type_name -> quner.v1.LeverOwner
-	32, // 20: quner.v1.SetLeverOwnerResponse.writes:type_name -> quner.v1.Write
-	30, // 21: quner.v1.SelftestResponse.tests:type_name -> quner.v1.LeverTest
-	1,  // 22: quner.v1.LeverTest.verdict:type_name -> quner.v1.LeverVerdict
-	2,  // 23: quner.v1.AdminService.SetMode:input_type -> quner.v1.SetModeRequest
-	4,  // 24: quner.v1.AdminService.Apply:input_type -> quner.v1.ApplyRequest
-	6,  // 25: quner.v1.AdminService.Restore:input_type -> quner.v1.RestoreRequest
-	8,  // 26: quner.v1.AdminService.Tune:input_type -> quner.v1.TuneRequest
-	19, // 27: quner.v1.AdminService.ForgetPoints:input_type -> quner.v1.ForgetPointsRequest
-	21, // 28: quner.v1.AdminService.Rollback:input_type -> quner.v1.RollbackRequest
-	23, // 29: quner.v1.AdminService.History:input_type -> quner.v1.HistoryRequest
-	26, // 30: quner.v1.AdminService.SetLeverOwner:input_type -> quner.v1.SetLeverOwnerRequest
-	28, // 31: quner.v1.AdminService.Selftest:input_type -> quner.v1.SelftestRequest
-	3,  // 32: quner.v1.AdminService.SetMode:output_type -> quner.v1.SetModeResponse
-	5,  // 33: quner.v1.AdminService.Apply:output_type -> quner.v1.ApplyResponse
-	7,  // 34: quner.v1.AdminService.Restore:output_type -> quner.v1.RestoreResponse
-	11, // 35: quner.v1.AdminService.Tune:output_type -> quner.v1.TuneResponse
-	20, // 36: quner.v1.AdminService.ForgetPoints:output_type -> quner.v1.ForgetPointsResponse
-	22, // 37: quner.v1.AdminService.Rollback:output_type -> quner.v1.RollbackResponse
-	24, // 38: quner.v1.AdminService.History:output_type -> quner.v1.HistoryResponse
-	27, // 39: quner.v1.AdminService.SetLeverOwner:output_type -> quner.v1.SetLeverOwnerResponse
-	29, // 40: quner.v1.AdminService.Selftest:output_type -> quner.v1.SelftestResponse
-	32, // [32:41] is the sub-list for method output_type
-	23, // [23:32] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	19, // 14: quner.v1.TuneReport.axes:type_name -> quner.v1.AxisReport
+	20, // 15: quner.v1.TuneReport.states:type_name -> quner.v1.StateReport
+	37, // 16: quner.v1.TuneReport.chosen:type_name -> quner.v1.Setting
+	12, // 17: quner.v1.RetuneResponse.plan:type_name -> quner.v1.TunePlan
+	15, // 18: quner.v1.RetuneResponse.progress:type_name -> quner.v1.TuneProgress
+	16, // 19: quner.v1.RetuneResponse.report:type_name -> quner.v1.TuneReport
+	38, // 20: quner.v1.ForgetPointsResponse.forgotten:type_name -> quner.v1.TunedPoint
+	27, // 21: quner.v1.HistoryResponse.entries:type_name -> quner.v1.HistoryEntry
+	0,  // 22: quner.v1.SetLeverOwnerRequest.owner:type_name -> quner.v1.LeverOwner
+	34, // 23: quner.v1.SetLeverOwnerResponse.writes:type_name -> quner.v1.Write
+	32, // 24: quner.v1.SelftestResponse.tests:type_name -> quner.v1.LeverTest
+	1,  // 25: quner.v1.LeverTest.verdict:type_name -> quner.v1.LeverVerdict
+	2,  // 26: quner.v1.AdminService.SetMode:input_type -> quner.v1.SetModeRequest
+	4,  // 27: quner.v1.AdminService.Apply:input_type -> quner.v1.ApplyRequest
+	6,  // 28: quner.v1.AdminService.Restore:input_type -> quner.v1.RestoreRequest
+	8,  // 29: quner.v1.AdminService.Tune:input_type -> quner.v1.TuneRequest
+	17, // 30: quner.v1.AdminService.Retune:input_type -> quner.v1.RetuneRequest
+	21, // 31: quner.v1.AdminService.ForgetPoints:input_type -> quner.v1.ForgetPointsRequest
+	23, // 32: quner.v1.AdminService.Rollback:input_type -> quner.v1.RollbackRequest
+	25, // 33: quner.v1.AdminService.History:input_type -> quner.v1.HistoryRequest
+	28, // 34: quner.v1.AdminService.SetLeverOwner:input_type -> quner.v1.SetLeverOwnerRequest
+	30, // 35: quner.v1.AdminService.Selftest:input_type -> quner.v1.SelftestRequest
+	3,  // 36: quner.v1.AdminService.SetMode:output_type -> quner.v1.SetModeResponse
+	5,  // 37: quner.v1.AdminService.Apply:output_type -> quner.v1.ApplyResponse
+	7,  // 38: quner.v1.AdminService.Restore:output_type -> quner.v1.RestoreResponse
+	11, // 39: quner.v1.AdminService.Tune:output_type -> quner.v1.TuneResponse
+	18, // 40: quner.v1.AdminService.Retune:output_type -> quner.v1.RetuneResponse
+	22, // 41: quner.v1.AdminService.ForgetPoints:output_type -> quner.v1.ForgetPointsResponse
+	24, // 42: quner.v1.AdminService.Rollback:output_type -> quner.v1.RollbackResponse
+	26, // 43: quner.v1.AdminService.History:output_type -> quner.v1.HistoryResponse
+	29, // 44: quner.v1.AdminService.SetLeverOwner:output_type -> quner.v1.SetLeverOwnerResponse
+	31, // 45: quner.v1.AdminService.Selftest:output_type -> quner.v1.SelftestResponse
+	36, // [36:46] is the sub-list for method output_type
+	26, // [26:36] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_quner_v1_admin_proto_init() }
@@ -2614,14 +2788,20 @@ func file_quner_v1_admin_proto_init() {
 	}
 	file_quner_v1_admin_proto_msgTypes[13].OneofWrappers = []any{}
 	file_quner_v1_admin_proto_msgTypes[14].OneofWrappers = []any{}
-	file_quner_v1_admin_proto_msgTypes[16].OneofWrappers = []any{}
+	file_quner_v1_admin_proto_msgTypes[16].OneofWrappers = []any{
+		(*RetuneResponse_Plan)(nil),
+		(*RetuneResponse_Progress)(nil),
+		(*RetuneResponse_Report)(nil),
+		(*RetuneResponse_Skipped)(nil),
+	}
+	file_quner_v1_admin_proto_msgTypes[18].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quner_v1_admin_proto_rawDesc), len(file_quner_v1_admin_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   29,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

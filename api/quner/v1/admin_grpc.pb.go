@@ -23,6 +23,7 @@ const (
 	AdminService_Apply_FullMethodName         = "/quner.v1.AdminService/Apply"
 	AdminService_Restore_FullMethodName       = "/quner.v1.AdminService/Restore"
 	AdminService_Tune_FullMethodName          = "/quner.v1.AdminService/Tune"
+	AdminService_Retune_FullMethodName        = "/quner.v1.AdminService/Retune"
 	AdminService_ForgetPoints_FullMethodName  = "/quner.v1.AdminService/ForgetPoints"
 	AdminService_Rollback_FullMethodName      = "/quner.v1.AdminService/Rollback"
 	AdminService_History_FullMethodName       = "/quner.v1.AdminService/History"
@@ -45,6 +46,9 @@ type AdminServiceClient interface {
 	// Tune finds the best operating point for a workload that the caller runs: the caller sends start, then one finished
 	// for every run it is asked for. The end of the stream puts the host back.
 	Tune(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[TuneRequest, TuneResponse], error)
+	// Retune looks for the point at which the machine at rest draws least, and keeps it. What is not the time for it is no
+	// error but a reason. The end of the call puts the host back.
+	Retune(ctx context.Context, in *RetuneRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RetuneResponse], error)
 	// ForgetPoints removes cached points.
 	ForgetPoints(ctx context.Context, in *ForgetPointsRequest, opts ...grpc.CallOption) (*ForgetPointsResponse, error)
 	// Rollback returns shell lines that restore the host with no daemon.
@@ -107,6 +111,25 @@ func (c *adminServiceClient) Tune(ctx context.Context, opts ...grpc.CallOption) 
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type AdminService_TuneClient = grpc.BidiStreamingClient[TuneRequest, TuneResponse]
+
+func (c *adminServiceClient) Retune(ctx context.Context, in *RetuneRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RetuneResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &AdminService_ServiceDesc.Streams[1], AdminService_Retune_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[RetuneRequest, RetuneResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AdminService_RetuneClient = grpc.ServerStreamingClient[RetuneResponse]
 
 func (c *adminServiceClient) ForgetPoints(ctx context.Context, in *ForgetPointsRequest, opts ...grpc.CallOption) (*ForgetPointsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -173,6 +196,9 @@ type AdminServiceServer interface {
 	// Tune finds the best operating point for a workload that the caller runs: the caller sends start, then one finished
 	// for every run it is asked for. The end of the stream puts the host back.
 	Tune(grpc.BidiStreamingServer[TuneRequest, TuneResponse]) error
+	// Retune looks for the point at which the machine at rest draws least, and keeps it. What is not the time for it is no
+	// error but a reason. The end of the call puts the host back.
+	Retune(*RetuneRequest, grpc.ServerStreamingServer[RetuneResponse]) error
 	// ForgetPoints removes cached points.
 	ForgetPoints(context.Context, *ForgetPointsRequest) (*ForgetPointsResponse, error)
 	// Rollback returns shell lines that restore the host with no daemon.
@@ -204,6 +230,9 @@ func (UnimplementedAdminServiceServer) Restore(context.Context, *RestoreRequest)
 }
 func (UnimplementedAdminServiceServer) Tune(grpc.BidiStreamingServer[TuneRequest, TuneResponse]) error {
 	return status.Error(codes.Unimplemented, "method Tune not implemented")
+}
+func (UnimplementedAdminServiceServer) Retune(*RetuneRequest, grpc.ServerStreamingServer[RetuneResponse]) error {
+	return status.Error(codes.Unimplemented, "method Retune not implemented")
 }
 func (UnimplementedAdminServiceServer) ForgetPoints(context.Context, *ForgetPointsRequest) (*ForgetPointsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ForgetPoints not implemented")
@@ -301,6 +330,17 @@ func _AdminService_Tune_Handler(srv interface{}, stream grpc.ServerStream) error
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type AdminService_TuneServer = grpc.BidiStreamingServer[TuneRequest, TuneResponse]
+
+func _AdminService_Retune_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(RetuneRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AdminServiceServer).Retune(m, &grpc.GenericServerStream[RetuneRequest, RetuneResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AdminService_RetuneServer = grpc.ServerStreamingServer[RetuneResponse]
 
 func _AdminService_ForgetPoints_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ForgetPointsRequest)
@@ -438,6 +478,11 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 			Handler:       _AdminService_Tune_Handler,
 			ServerStreams: true,
 			ClientStreams: true,
+		},
+		{
+			StreamName:    "Retune",
+			Handler:       _AdminService_Retune_Handler,
+			ServerStreams: true,
 		},
 	},
 	Metadata: "quner/v1/admin.proto",

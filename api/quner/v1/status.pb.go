@@ -200,6 +200,7 @@ type Status struct {
 	Tune          *TuneState             `protobuf:"bytes,14,opt,name=tune,proto3" json:"tune,omitempty"`
 	Degraded      []string               `protobuf:"bytes,15,rep,name=degraded,proto3" json:"degraded,omitempty"` // what does not work at present, one sentence each
 	OpenWindows   uint32                 `protobuf:"varint,16,opt,name=open_windows,json=openWindows,proto3" json:"open_windows,omitempty"`
+	Retune        *RetuneState           `protobuf:"bytes,17,opt,name=retune,proto3" json:"retune,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -344,6 +345,13 @@ func (x *Status) GetOpenWindows() uint32 {
 		return x.OpenWindows
 	}
 	return 0
+}
+
+func (x *Status) GetRetune() *RetuneState {
+	if x != nil {
+		return x.Retune
+	}
+	return nil
 }
 
 // ModeState says who set the mode, and when.
@@ -763,6 +771,75 @@ func (x *TuneState) GetLastVerdict() string {
 	return ""
 }
 
+// RetuneState is what became of the explorations of the machine at rest.
+type RetuneState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	AtUnixNs      int64                  `protobuf:"varint,1,opt,name=at_unix_ns,json=atUnixNs,proto3" json:"at_unix_ns,omitempty"`       // of the last call; 0: never called
+	Skipped       string                 `protobuf:"bytes,2,opt,name=skipped,proto3" json:"skipped,omitempty"`                            // why that explored nothing, or not to the end; empty: it did
+	LastUnixNs    int64                  `protobuf:"varint,3,opt,name=last_unix_ns,json=lastUnixNs,proto3" json:"last_unix_ns,omitempty"` // when one last came to its end; 0: never
+	Verdict       string                 `protobuf:"bytes,4,opt,name=verdict,proto3" json:"verdict,omitempty"`                            // of that
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetuneState) Reset() {
+	*x = RetuneState{}
+	mi := &file_quner_v1_status_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetuneState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetuneState) ProtoMessage() {}
+
+func (x *RetuneState) ProtoReflect() protoreflect.Message {
+	mi := &file_quner_v1_status_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetuneState.ProtoReflect.Descriptor instead.
+func (*RetuneState) Descriptor() ([]byte, []int) {
+	return file_quner_v1_status_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *RetuneState) GetAtUnixNs() int64 {
+	if x != nil {
+		return x.AtUnixNs
+	}
+	return 0
+}
+
+func (x *RetuneState) GetSkipped() string {
+	if x != nil {
+		return x.Skipped
+	}
+	return ""
+}
+
+func (x *RetuneState) GetLastUnixNs() int64 {
+	if x != nil {
+		return x.LastUnixNs
+	}
+	return 0
+}
+
+func (x *RetuneState) GetVerdict() string {
+	if x != nil {
+		return x.Verdict
+	}
+	return ""
+}
+
 type DoctorRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -771,7 +848,7 @@ type DoctorRequest struct {
 
 func (x *DoctorRequest) Reset() {
 	*x = DoctorRequest{}
-	mi := &file_quner_v1_status_proto_msgTypes[10]
+	mi := &file_quner_v1_status_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -783,7 +860,7 @@ func (x *DoctorRequest) String() string {
 func (*DoctorRequest) ProtoMessage() {}
 
 func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_status_proto_msgTypes[10]
+	mi := &file_quner_v1_status_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -796,7 +873,7 @@ func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorRequest.ProtoReflect.Descriptor instead.
 func (*DoctorRequest) Descriptor() ([]byte, []int) {
-	return file_quner_v1_status_proto_rawDescGZIP(), []int{10}
+	return file_quner_v1_status_proto_rawDescGZIP(), []int{11}
 }
 
 type DoctorResponse struct {
@@ -815,7 +892,7 @@ type DoctorResponse struct {
 
 func (x *DoctorResponse) Reset() {
 	*x = DoctorResponse{}
-	mi := &file_quner_v1_status_proto_msgTypes[11]
+	mi := &file_quner_v1_status_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -827,7 +904,7 @@ func (x *DoctorResponse) String() string {
 func (*DoctorResponse) ProtoMessage() {}
 
 func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_status_proto_msgTypes[11]
+	mi := &file_quner_v1_status_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -840,7 +917,7 @@ func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorResponse.ProtoReflect.Descriptor instead.
 func (*DoctorResponse) Descriptor() ([]byte, []int) {
-	return file_quner_v1_status_proto_rawDescGZIP(), []int{11}
+	return file_quner_v1_status_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DoctorResponse) GetVersion() string {
@@ -914,7 +991,7 @@ type ConflictReport struct {
 
 func (x *ConflictReport) Reset() {
 	*x = ConflictReport{}
-	mi := &file_quner_v1_status_proto_msgTypes[12]
+	mi := &file_quner_v1_status_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -926,7 +1003,7 @@ func (x *ConflictReport) String() string {
 func (*ConflictReport) ProtoMessage() {}
 
 func (x *ConflictReport) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_status_proto_msgTypes[12]
+	mi := &file_quner_v1_status_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -939,7 +1016,7 @@ func (x *ConflictReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConflictReport.ProtoReflect.Descriptor instead.
 func (*ConflictReport) Descriptor() ([]byte, []int) {
-	return file_quner_v1_status_proto_rawDescGZIP(), []int{12}
+	return file_quner_v1_status_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ConflictReport) GetDaemon() string {
@@ -1008,7 +1085,7 @@ type LeverReport struct {
 
 func (x *LeverReport) Reset() {
 	*x = LeverReport{}
-	mi := &file_quner_v1_status_proto_msgTypes[13]
+	mi := &file_quner_v1_status_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1020,7 +1097,7 @@ func (x *LeverReport) String() string {
 func (*LeverReport) ProtoMessage() {}
 
 func (x *LeverReport) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_status_proto_msgTypes[13]
+	mi := &file_quner_v1_status_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1033,7 +1110,7 @@ func (x *LeverReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeverReport.ProtoReflect.Descriptor instead.
 func (*LeverReport) Descriptor() ([]byte, []int) {
-	return file_quner_v1_status_proto_rawDescGZIP(), []int{13}
+	return file_quner_v1_status_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *LeverReport) GetName() string {
@@ -1159,7 +1236,7 @@ type CounterReport struct {
 
 func (x *CounterReport) Reset() {
 	*x = CounterReport{}
-	mi := &file_quner_v1_status_proto_msgTypes[14]
+	mi := &file_quner_v1_status_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1171,7 +1248,7 @@ func (x *CounterReport) String() string {
 func (*CounterReport) ProtoMessage() {}
 
 func (x *CounterReport) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_status_proto_msgTypes[14]
+	mi := &file_quner_v1_status_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1184,7 +1261,7 @@ func (x *CounterReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CounterReport.ProtoReflect.Descriptor instead.
 func (*CounterReport) Descriptor() ([]byte, []int) {
-	return file_quner_v1_status_proto_rawDescGZIP(), []int{14}
+	return file_quner_v1_status_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CounterReport) GetName() string {
@@ -1272,7 +1349,7 @@ type CounterPassport struct {
 
 func (x *CounterPassport) Reset() {
 	*x = CounterPassport{}
-	mi := &file_quner_v1_status_proto_msgTypes[15]
+	mi := &file_quner_v1_status_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1284,7 +1361,7 @@ func (x *CounterPassport) String() string {
 func (*CounterPassport) ProtoMessage() {}
 
 func (x *CounterPassport) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_status_proto_msgTypes[15]
+	mi := &file_quner_v1_status_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1297,7 +1374,7 @@ func (x *CounterPassport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CounterPassport.ProtoReflect.Descriptor instead.
 func (*CounterPassport) Descriptor() ([]byte, []int) {
-	return file_quner_v1_status_proto_rawDescGZIP(), []int{15}
+	return file_quner_v1_status_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CounterPassport) GetResolutionUj() int64 {
@@ -1408,7 +1485,7 @@ type Verdicts struct {
 
 func (x *Verdicts) Reset() {
 	*x = Verdicts{}
-	mi := &file_quner_v1_status_proto_msgTypes[16]
+	mi := &file_quner_v1_status_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1420,7 +1497,7 @@ func (x *Verdicts) String() string {
 func (*Verdicts) ProtoMessage() {}
 
 func (x *Verdicts) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_status_proto_msgTypes[16]
+	mi := &file_quner_v1_status_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1433,7 +1510,7 @@ func (x *Verdicts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdicts.ProtoReflect.Descriptor instead.
 func (*Verdicts) Descriptor() ([]byte, []int) {
-	return file_quner_v1_status_proto_rawDescGZIP(), []int{16}
+	return file_quner_v1_status_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Verdicts) GetOk() uint32 {
@@ -1500,7 +1577,7 @@ type ListPointsRequest struct {
 
 func (x *ListPointsRequest) Reset() {
 	*x = ListPointsRequest{}
-	mi := &file_quner_v1_status_proto_msgTypes[17]
+	mi := &file_quner_v1_status_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1512,7 +1589,7 @@ func (x *ListPointsRequest) String() string {
 func (*ListPointsRequest) ProtoMessage() {}
 
 func (x *ListPointsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_status_proto_msgTypes[17]
+	mi := &file_quner_v1_status_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1525,7 +1602,7 @@ func (x *ListPointsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPointsRequest.ProtoReflect.Descriptor instead.
 func (*ListPointsRequest) Descriptor() ([]byte, []int) {
-	return file_quner_v1_status_proto_rawDescGZIP(), []int{17}
+	return file_quner_v1_status_proto_rawDescGZIP(), []int{18}
 }
 
 type ListPointsResponse struct {
@@ -1537,7 +1614,7 @@ type ListPointsResponse struct {
 
 func (x *ListPointsResponse) Reset() {
 	*x = ListPointsResponse{}
-	mi := &file_quner_v1_status_proto_msgTypes[18]
+	mi := &file_quner_v1_status_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1549,7 +1626,7 @@ func (x *ListPointsResponse) String() string {
 func (*ListPointsResponse) ProtoMessage() {}
 
 func (x *ListPointsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_status_proto_msgTypes[18]
+	mi := &file_quner_v1_status_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1562,7 +1639,7 @@ func (x *ListPointsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPointsResponse.ProtoReflect.Descriptor instead.
 func (*ListPointsResponse) Descriptor() ([]byte, []int) {
-	return file_quner_v1_status_proto_rawDescGZIP(), []int{18}
+	return file_quner_v1_status_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListPointsResponse) GetPoints() []*TunedPoint {
@@ -1598,7 +1675,7 @@ type TunedPoint struct {
 
 func (x *TunedPoint) Reset() {
 	*x = TunedPoint{}
-	mi := &file_quner_v1_status_proto_msgTypes[19]
+	mi := &file_quner_v1_status_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1610,7 +1687,7 @@ func (x *TunedPoint) String() string {
 func (*TunedPoint) ProtoMessage() {}
 
 func (x *TunedPoint) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_status_proto_msgTypes[19]
+	mi := &file_quner_v1_status_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1623,7 +1700,7 @@ func (x *TunedPoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunedPoint.ProtoReflect.Descriptor instead.
 func (*TunedPoint) Descriptor() ([]byte, []int) {
-	return file_quner_v1_status_proto_rawDescGZIP(), []int{19}
+	return file_quner_v1_status_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TunedPoint) GetId() string {
@@ -1755,7 +1832,7 @@ const file_quner_v1_status_proto_rawDesc = "" +
 	"\x06status\x18\x01 \x01(\v2\x10.quner.v1.StatusR\x06status\"\x14\n" +
 	"\x12WatchStatusRequest\"?\n" +
 	"\x13WatchStatusResponse\x12(\n" +
-	"\x06status\x18\x01 \x01(\v2\x10.quner.v1.StatusR\x06status\"\xd4\x04\n" +
+	"\x06status\x18\x01 \x01(\v2\x10.quner.v1.StatusR\x06status\"\x83\x05\n" +
 	"\x06Status\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12 \n" +
 	"\ftime_unix_ns\x18\x02 \x01(\x03R\n" +
@@ -1775,7 +1852,8 @@ const file_quner_v1_status_proto_rawDesc = "" +
 	"\x06signal\x18\r \x01(\v2\x10.quner.v1.SignalR\x06signal\x12'\n" +
 	"\x04tune\x18\x0e \x01(\v2\x13.quner.v1.TuneStateR\x04tune\x12\x1a\n" +
 	"\bdegraded\x18\x0f \x03(\tR\bdegraded\x12!\n" +
-	"\fopen_windows\x18\x10 \x01(\rR\vopenWindows\"\x96\x01\n" +
+	"\fopen_windows\x18\x10 \x01(\rR\vopenWindows\x12-\n" +
+	"\x06retune\x18\x11 \x01(\v2\x15.quner.v1.RetuneStateR\x06retune\"\x96\x01\n" +
 	"\tModeState\x12\"\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x0e.quner.v1.ModeR\x04mode\x12\x1c\n" +
 	"\n" +
@@ -1814,7 +1892,14 @@ const file_quner_v1_status_proto_rawDesc = "" +
 	"\x06window\x18\x03 \x01(\rR\x06window\x12 \n" +
 	"\flast_unix_ns\x18\x04 \x01(\x03R\n" +
 	"lastUnixNs\x12!\n" +
-	"\flast_verdict\x18\x05 \x01(\tR\vlastVerdict\"\x0f\n" +
+	"\flast_verdict\x18\x05 \x01(\tR\vlastVerdict\"\x81\x01\n" +
+	"\vRetuneState\x12\x1c\n" +
+	"\n" +
+	"at_unix_ns\x18\x01 \x01(\x03R\batUnixNs\x12\x18\n" +
+	"\askipped\x18\x02 \x01(\tR\askipped\x12 \n" +
+	"\flast_unix_ns\x18\x03 \x01(\x03R\n" +
+	"lastUnixNs\x12\x18\n" +
+	"\averdict\x18\x04 \x01(\tR\averdict\"\x0f\n" +
 	"\rDoctorRequest\"\xb0\x02\n" +
 	"\x0eDoctorResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x12\n" +
@@ -1934,7 +2019,7 @@ func file_quner_v1_status_proto_rawDescGZIP() []byte {
 	return file_quner_v1_status_proto_rawDescData
 }
 
-var file_quner_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_quner_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_quner_v1_status_proto_goTypes = []any{
 	(*StatusRequest)(nil),       // 0: quner.v1.StatusRequest
 	(*StatusResponse)(nil),      // 1: quner.v1.StatusResponse
@@ -1946,54 +2031,56 @@ var file_quner_v1_status_proto_goTypes = []any{
 	(*DevicePower)(nil),         // 7: quner.v1.DevicePower
 	(*Signal)(nil),              // 8: quner.v1.Signal
 	(*TuneState)(nil),           // 9: quner.v1.TuneState
-	(*DoctorRequest)(nil),       // 10: quner.v1.DoctorRequest
-	(*DoctorResponse)(nil),      // 11: quner.v1.DoctorResponse
-	(*ConflictReport)(nil),      // 12: quner.v1.ConflictReport
-	(*LeverReport)(nil),         // 13: quner.v1.LeverReport
-	(*CounterReport)(nil),       // 14: quner.v1.CounterReport
-	(*CounterPassport)(nil),     // 15: quner.v1.CounterPassport
-	(*Verdicts)(nil),            // 16: quner.v1.Verdicts
-	(*ListPointsRequest)(nil),   // 17: quner.v1.ListPointsRequest
-	(*ListPointsResponse)(nil),  // 18: quner.v1.ListPointsResponse
-	(*TunedPoint)(nil),          // 19: quner.v1.TunedPoint
-	(Profile)(0),                // 20: quner.v1.Profile
-	(*Missing)(nil),             // 21: quner.v1.Missing
-	(Mode)(0),                   // 22: quner.v1.Mode
-	(*Setting)(nil),             // 23: quner.v1.Setting
+	(*RetuneState)(nil),         // 10: quner.v1.RetuneState
+	(*DoctorRequest)(nil),       // 11: quner.v1.DoctorRequest
+	(*DoctorResponse)(nil),      // 12: quner.v1.DoctorResponse
+	(*ConflictReport)(nil),      // 13: quner.v1.ConflictReport
+	(*LeverReport)(nil),         // 14: quner.v1.LeverReport
+	(*CounterReport)(nil),       // 15: quner.v1.CounterReport
+	(*CounterPassport)(nil),     // 16: quner.v1.CounterPassport
+	(*Verdicts)(nil),            // 17: quner.v1.Verdicts
+	(*ListPointsRequest)(nil),   // 18: quner.v1.ListPointsRequest
+	(*ListPointsResponse)(nil),  // 19: quner.v1.ListPointsResponse
+	(*TunedPoint)(nil),          // 20: quner.v1.TunedPoint
+	(Profile)(0),                // 21: quner.v1.Profile
+	(*Missing)(nil),             // 22: quner.v1.Missing
+	(Mode)(0),                   // 23: quner.v1.Mode
+	(*Setting)(nil),             // 24: quner.v1.Setting
 }
 var file_quner_v1_status_proto_depIdxs = []int32{
 	4,  // 0: quner.v1.StatusResponse.status:type_name -> quner.v1.Status
 	4,  // 1: quner.v1.WatchStatusResponse.status:type_name -> quner.v1.Status
-	20, // 2: quner.v1.Status.profile:type_name -> quner.v1.Profile
+	21, // 2: quner.v1.Status.profile:type_name -> quner.v1.Profile
 	5,  // 3: quner.v1.Status.mode:type_name -> quner.v1.ModeState
 	6,  // 4: quner.v1.Status.levers:type_name -> quner.v1.LeverState
-	21, // 5: quner.v1.Status.missing:type_name -> quner.v1.Missing
+	22, // 5: quner.v1.Status.missing:type_name -> quner.v1.Missing
 	7,  // 6: quner.v1.Status.devices:type_name -> quner.v1.DevicePower
 	8,  // 7: quner.v1.Status.signal:type_name -> quner.v1.Signal
 	9,  // 8: quner.v1.Status.tune:type_name -> quner.v1.TuneState
-	22, // 9: quner.v1.ModeState.mode:type_name -> quner.v1.Mode
-	20, // 10: quner.v1.Signal.proposes:type_name -> quner.v1.Profile
-	13, // 11: quner.v1.DoctorResponse.levers:type_name -> quner.v1.LeverReport
-	14, // 12: quner.v1.DoctorResponse.counters:type_name -> quner.v1.CounterReport
-	12, // 13: quner.v1.DoctorResponse.conflicts:type_name -> quner.v1.ConflictReport
-	15, // 14: quner.v1.CounterReport.passport:type_name -> quner.v1.CounterPassport
-	16, // 15: quner.v1.CounterPassport.verdicts:type_name -> quner.v1.Verdicts
-	19, // 16: quner.v1.ListPointsResponse.points:type_name -> quner.v1.TunedPoint
-	20, // 17: quner.v1.TunedPoint.profile:type_name -> quner.v1.Profile
-	23, // 18: quner.v1.TunedPoint.settings:type_name -> quner.v1.Setting
-	0,  // 19: quner.v1.StatusService.Status:input_type -> quner.v1.StatusRequest
-	2,  // 20: quner.v1.StatusService.WatchStatus:input_type -> quner.v1.WatchStatusRequest
-	10, // 21: quner.v1.StatusService.Doctor:input_type -> quner.v1.DoctorRequest
-	17, // 22: quner.v1.StatusService.ListPoints:input_type -> quner.v1.ListPointsRequest
-	1,  // 23: quner.v1.StatusService.Status:output_type -> quner.v1.StatusResponse
-	3,  // 24: quner.v1.StatusService.WatchStatus:output_type -> quner.v1.WatchStatusResponse
-	11, // 25: quner.v1.StatusService.Doctor:output_type -> quner.v1.DoctorResponse
-	18, // 26: quner.v1.StatusService.ListPoints:output_type -> quner.v1.ListPointsResponse
-	23, // [23:27] is the sub-list for method output_type
-	19, // [19:23] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	10, // 9: quner.v1.Status.retune:type_name -> quner.v1.RetuneState
+	23, // 10: quner.v1.ModeState.mode:type_name -> quner.v1.Mode
+	21, // 11: quner.v1.Signal.proposes:type_name -> quner.v1.Profile
+	14, // 12: quner.v1.DoctorResponse.levers:type_name -> quner.v1.LeverReport
+	15, // 13: quner.v1.DoctorResponse.counters:type_name -> quner.v1.CounterReport
+	13, // 14: quner.v1.DoctorResponse.conflicts:type_name -> quner.v1.ConflictReport
+	16, // 15: quner.v1.CounterReport.passport:type_name -> quner.v1.CounterPassport
+	17, // 16: quner.v1.CounterPassport.verdicts:type_name -> quner.v1.Verdicts
+	20, // 17: quner.v1.ListPointsResponse.points:type_name -> quner.v1.TunedPoint
+	21, // 18: quner.v1.TunedPoint.profile:type_name -> quner.v1.Profile
+	24, // 19: quner.v1.TunedPoint.settings:type_name -> quner.v1.Setting
+	0,  // 20: quner.v1.StatusService.Status:input_type -> quner.v1.StatusRequest
+	2,  // 21: quner.v1.StatusService.WatchStatus:input_type -> quner.v1.WatchStatusRequest
+	11, // 22: quner.v1.StatusService.Doctor:input_type -> quner.v1.DoctorRequest
+	18, // 23: quner.v1.StatusService.ListPoints:input_type -> quner.v1.ListPointsRequest
+	1,  // 24: quner.v1.StatusService.Status:output_type -> quner.v1.StatusResponse
+	3,  // 25: quner.v1.StatusService.WatchStatus:output_type -> quner.v1.WatchStatusResponse
+	12, // 26: quner.v1.StatusService.Doctor:output_type -> quner.v1.DoctorResponse
+	19, // 27: quner.v1.StatusService.ListPoints:output_type -> quner.v1.ListPointsResponse
+	24, // [24:28] is the sub-list for method output_type
+	20, // [20:24] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_quner_v1_status_proto_init() }
@@ -2004,14 +2091,14 @@ func file_quner_v1_status_proto_init() {
 	file_quner_v1_common_proto_init()
 	file_quner_v1_status_proto_msgTypes[7].OneofWrappers = []any{}
 	file_quner_v1_status_proto_msgTypes[8].OneofWrappers = []any{}
-	file_quner_v1_status_proto_msgTypes[19].OneofWrappers = []any{}
+	file_quner_v1_status_proto_msgTypes[20].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quner_v1_status_proto_rawDesc), len(file_quner_v1_status_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   20,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

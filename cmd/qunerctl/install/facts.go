@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/qunerd/quner/deploy/systemd"
 )
@@ -24,6 +25,7 @@ type Wish struct {
 	Sources    map[string]string // file of each program on this machine, by its name
 	Path       string            // root's PATH: where programs are looked for
 	AdminGroup *string           // nil: as it is
+	Retune     *string           // time between explorations at rest: RetuneOff, or a duration; nil: as it is
 	Purge      bool
 	Restorer   string // of an uninstallation: a qunerd to put the machine back with where the installed one is gone; may be empty
 }
@@ -35,6 +37,7 @@ type Facts struct {
 	root     string // where the machine's files are known here
 	bin      string
 	group    string // may use the admin socket
+	retune   string // as in the manifest
 	files    []file
 	manifest *Manifest
 	kept     *kept // what an uninstallation has left
@@ -92,8 +95,40 @@ func (f *Facts) packaged() bool { return f.present[packagedUnit].there }
 // predecessor is the service of the Python program that quner succeeds.
 const predecessor = "quner.service"
 
+// unitNames are the units that are started and enabled, the timer if that is wished.
 func unitNames() []string {
-	return []string{systemd.PublicSocket, systemd.AdminSocket, systemd.Service}
+	return []string{systemd.PublicSocket, systemd.AdminSocket, systemd.Service, systemd.RetuneTimer}
+}
+
+// RetuneOff is the wish that the machine be not explored at rest by a timer.
+const RetuneOff = "off"
+
+// ParseRetune reads the time between two explorations at rest. Equal times have equal texts, and the usual one has none.
+func ParseRetune(text string, duration func(string) (time.Duration, error)) (string, error) {
+	if text == RetuneOff {
+		return RetuneOff, nil
+	}
+	d, err := duration(text)
+	switch {
+	case err != nil:
+		return "", err
+	case d < leastRetune || d > mostRetune:
+		return "", fmt.Errorf("%s: not from %v to %v", text, leastRetune, mostRetune)
+	case d.Truncate(time.Second) == systemd.RetuneInterval:
+		return "", nil
+	}
+	return d.Truncate(time.Second).String(), nil
+}
+
+// What the time between two explorations may be.
+const (
+	leastRetune = 5 * time.Minute
+	mostRetune  = 30 * 24 * time.Hour
+)
+
+// unitNames are the units that are to run here.
+func (f *Facts) unitNames() []string {
+	return slices.DeleteFunc(unitNames(), func(u string) bool { return u == systemd.RetuneTimer && f.retune == RetuneOff })
 }
 
 // socketDirs are the directories of the sockets.
@@ -114,7 +149,10 @@ func Look(ctx context.Context, m *Machine, w Wish) (*Facts, error) {
 	f.kept = m.kept()
 	f.bin = binDir(w.Path)
 	if f.manifest != nil {
-		f.bin, f.group = f.manifest.Bin, f.manifest.AdminGroup
+		f.bin, f.group, f.retune = f.manifest.Bin, f.manifest.AdminGroup, f.manifest.Retune
+	}
+	if w.Retune != nil {
+		f.retune = *w.Retune
 	}
 	if w.AdminGroup != nil {
 		f.group = *w.AdminGroup
@@ -169,7 +207,11 @@ func (f *Facts) wanted() error {
 		}
 		f.files = append(f.files, file{systemd.File{Path: path.Join(f.bin, name), Mode: 0o755}, source, sum})
 	}
-	all, err := systemd.Layout{Bin: f.bin, AdminGroup: f.group}.Files()
+	every, err := time.ParseDuration(f.retune)
+	if err != nil {
+		every = 0 // the usual time, or a timer that is off
+	}
+	all, err := systemd.Layout{Bin: f.bin, AdminGroup: f.group, Retune: every}.Files()
 	for _, one := range all {
 		f.files = append(f.files, file{File: one, sum: sumOfBytes(one.Content)})
 	}
@@ -207,7 +249,7 @@ func (f *Facts) lookAround(m *Machine) error {
 
 // bootLinks are the links by which the units start at boot.
 func bootLinks() []link {
-	wants := map[string]string{systemd.PublicSocket: "sockets", systemd.AdminSocket: "sockets", systemd.Service: "multi-user"}
+	wants := map[string]string{systemd.PublicSocket: "sockets", systemd.AdminSocket: "sockets", systemd.Service: "multi-user", systemd.RetuneTimer: "timers"}
 	var all []link
 	for _, u := range unitNames() {
 		all = append(all, link{path.Join(systemd.UnitDir, wants[u]+".target.wants", u), unitFile(u)})

@@ -196,7 +196,7 @@ func TestAFailureSaysWhatBecameOfTheRest(t *testing.T) {
 	if err == nil || !strings.HasSuffix(err.Error(), "no such luck; what had been done was taken back") {
 		t.Errorf("%v", err)
 	}
-	m.fails["systemctl disable qunerd.socket qunerd-admin.socket qunerd.service"] = errors.New("nor here")
+	m.fails["systemctl disable qunerd.socket qunerd-admin.socket qunerd.service quner-retune.timer"] = errors.New("nor here")
 	_, err = m.act(m.wish(), Install)
 	if err == nil || !strings.Contains(err.Error(), "not all that had been done could be taken back: nor here") || strings.Contains(err.Error(), "\n") {
 		t.Errorf("%v", err)

@@ -24,8 +24,8 @@ func TestInstallAndUninstall(t *testing.T) {
 	}
 	want := []string{
 		"systemd-sysusers /etc/sysusers.d/quner.conf", "systemd-tmpfiles --create /etc/tmpfiles.d/quner.conf", "systemctl daemon-reload",
-		"systemctl enable qunerd.socket qunerd-admin.socket qunerd.service",
-		"systemctl start qunerd.socket qunerd-admin.socket", "systemctl start qunerd.service",
+		"systemctl enable qunerd.socket qunerd-admin.socket qunerd.service quner-retune.timer",
+		"systemctl start qunerd.socket qunerd-admin.socket quner-retune.timer", "systemctl start qunerd.service",
 	}
 	if !slices.Equal(m.calls, want) {
 		t.Errorf("ran %q, want %q", m.calls, want)
@@ -39,7 +39,7 @@ func TestInstallAndUninstall(t *testing.T) {
 	m.calls = nil
 	m.uninstall(true)
 	m.same(m.tree(), before, "after uninstalling")
-	if len(m.calls) < 2 || m.calls[0] != "systemctl disable --now qunerd.socket qunerd-admin.socket qunerd.service" || m.calls[1] != "qunerd restore" {
+	if len(m.calls) < 2 || m.calls[0] != "systemctl disable --now qunerd.socket qunerd-admin.socket qunerd.service quner-retune.timer" || m.calls[1] != "qunerd restore" {
 		t.Errorf("ran %q: the host is to be put back first", m.calls)
 	}
 }
@@ -298,8 +298,8 @@ func (m *machine) dieAfter(n int) {
 func TestFailureAtEveryCommand(t *testing.T) {
 	for _, cmd := range []string{
 		"systemd-sysusers /etc/sysusers.d/quner.conf", "systemd-tmpfiles --create /etc/tmpfiles.d/quner.conf",
-		"systemctl enable qunerd.socket qunerd-admin.socket qunerd.service",
-		"systemctl start qunerd.socket qunerd-admin.socket", "systemctl start qunerd.service",
+		"systemctl enable qunerd.socket qunerd-admin.socket qunerd.service quner-retune.timer",
+		"systemctl start qunerd.socket qunerd-admin.socket quner-retune.timer", "systemctl start qunerd.service",
 	} { // systemctl daemon-reload is not one of them: without it there is no way back either
 		m := newMachine(t)
 		before := m.tree()

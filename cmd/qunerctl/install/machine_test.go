@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/qunerd/quner/deploy/systemd"
 )
 
 // machine is a tree with a service manager that does to it what systemd's commands do.
@@ -202,6 +204,12 @@ func (m *machine) systemctl(verb string, units []string) error {
 	}
 	for _, u := range units {
 		i := slices.IndexFunc(bootLinks(), func(l link) bool { return filepath.Base(l.path) == u })
+		if i < 0 {
+			if verb != "reset-failed" || u != systemd.RetuneService {
+				m.t.Errorf("systemctl %s %s: no unit that is enabled", verb, u)
+			}
+			continue
+		}
 		l := bootLinks()[i]
 		at := filepath.Join(m.root, l.path)
 		switch verb {

@@ -26,7 +26,8 @@ type Manifest struct {
 	Complete   bool     `json:"complete"` // the run that wrote it came to its end
 	Bin        string   `json:"bin"`      // directory of the programs
 	AdminGroup string   `json:"admin_group,omitempty"`
-	MadeGroup  bool     `json:"made_group"` // the group quner was made by the installation
+	Retune     string   `json:"retune_interval,omitempty"` // "off", or a duration; empty: the unit's own
+	MadeGroup  bool     `json:"made_group"`                // the group quner was made by the installation
 	Files      []Entry  `json:"files"`
 	Dirs       []string `json:"dirs"` // made by the installation, each after its parent
 }

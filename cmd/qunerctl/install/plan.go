@@ -77,8 +77,11 @@ func (f *Facts) mayInstall() error {
 		return &Refusal{"the Python predecessor of quner runs (" + predecessor + "): two daemons on the same levers would undo each other",
 			"sudo systemctl disable --now " + predecessor}
 	}
-	for _, u := range unitNames() {
+	for _, u := range f.unitNames() {
 		state := f.units[u]
+		if state.load == "masked" && u == systemd.RetuneTimer {
+			return &Refusal{u + " is masked: somebody has decided that it must not run", "install --retune-interval off, or sudo systemctl unmask " + u}
+		}
 		if state.load == "masked" {
 			return &Refusal{u + " is masked: somebody has decided that it must not run", "sudo systemctl unmask " + u}
 		}
@@ -136,6 +139,7 @@ type comparison struct {
 	changed  bool   // anything has to be written
 	restart  bool   // the daemon would not run as it is installed
 	sockets  bool   // nor would the sockets
+	timer    bool   // nor would the timer
 	books    []Step // directories of the manifest, which come before it
 	dirs     []Step
 	files    []Step
@@ -143,11 +147,12 @@ type comparison struct {
 }
 
 func (f *Facts) compare() *comparison {
-	c := &comparison{manifest: Manifest{Schema: schema, Version: f.wish.Version, Bin: f.bin, AdminGroup: f.group}}
+	c := &comparison{manifest: Manifest{Schema: schema, Version: f.wish.Version, Bin: f.bin, AdminGroup: f.group, Retune: f.retune}}
 	if f.manifest != nil {
 		c.manifest.Dirs = slices.Clone(f.manifest.Dirs)
 		c.manifest.MadeGroup = f.manifest.MadeGroup
-		c.changed = !f.manifest.Complete || f.manifest.Version != f.wish.Version || f.manifest.AdminGroup != f.group
+		c.changed = !f.manifest.Complete || f.manifest.Version != f.wish.Version || f.manifest.AdminGroup != f.group ||
+			f.manifest.Retune != f.retune
 	} else {
 		c.changed = true
 		if _, ours := f.entry(systemd.Config); ours {
@@ -236,6 +241,8 @@ func (f *Facts) wantFile(c *comparison, want file) {
 	switch want.Path {
 	case unitFile(systemd.PublicSocket), unitFile(systemd.AdminSocket), systemd.Tmpfiles:
 		c.sockets = true
+	case unitFile(systemd.RetuneTimer):
+		c.timer = true
 	case path.Join(f.bin, "qunerd"), unitFile(systemd.Service), systemd.Config:
 		c.restart = true
 	}
@@ -270,6 +277,10 @@ func (f *Facts) liveSteps(c *comparison) Plan {
 	if c.changed {
 		p = append(p, f.runtimeDirs(), &run{argv: []string{"systemctl", "daemon-reload"}})
 	}
+	if timer := f.units[systemd.RetuneTimer]; f.retune == RetuneOff && (timer.running() || timer.enabled == "enabled") {
+		p = append(p, &run{argv: []string{"systemctl", "disable", "--now", systemd.RetuneTimer},
+			back: []string{"systemctl", "enable", "--now", systemd.RetuneTimer}, why: "the machine is not explored at rest"})
+	}
 	if off := f.unitsThat(func(u unitState) bool { return u.enabled != "enabled" }); len(off) > 0 {
 		p = append(p, &run{argv: append([]string{"systemctl", "enable"}, off...), back: append([]string{"systemctl", "disable"}, off...)})
 	}
@@ -290,10 +301,16 @@ func (f *Facts) start(c *comparison) Plan {
 	if failed := f.unitsThat(func(u unitState) bool { return u.active == "failed" }); len(failed) > 0 {
 		p = append(p, &run{argv: append([]string{"systemctl", "reset-failed"}, failed...), why: "forgets the crashes that forbid a start", lenient: true})
 	}
-	if c.sockets && len(down) < len(unitNames()) {
+	if c.timer && f.retune != RetuneOff && f.units[systemd.RetuneTimer].running() {
+		p = append(p, &run{argv: []string{"systemctl", "restart", systemd.RetuneTimer}})
+	}
+	if c.sockets && len(down) < len(f.unitNames()) {
 		p = append(p, &run{argv: []string{"systemctl", "stop", systemd.Service}, why: "puts the host back; what is tuned stays"},
 			&run{argv: []string{"systemctl", "restart", systemd.PublicSocket, systemd.AdminSocket}})
-		down = []string{systemd.Service}
+		down = slices.DeleteFunc(down, func(u string) bool { return u == systemd.PublicSocket || u == systemd.AdminSocket })
+		if !slices.Contains(down, systemd.Service) {
+			down = append(down, systemd.Service)
+		}
 	} else if c.restart && service.running() {
 		p = append(p, &run{argv: []string{"systemctl", "restart", systemd.Service}, why: "waits until it is ready; what is tuned stays"})
 		down = slices.DeleteFunc(down, func(u string) bool { return u == systemd.Service })
@@ -310,15 +327,18 @@ func (f *Facts) start(c *comparison) Plan {
 }
 
 func (f *Facts) unitsThat(holds func(unitState) bool) []string {
-	return slices.DeleteFunc(unitNames(), func(u string) bool { return !holds(f.units[u]) })
+	return slices.DeleteFunc(f.unitNames(), func(u string) bool { return !holds(f.units[u]) })
 }
 
 // stagedSteps enable the units in a tree that nothing runs in.
 func (f *Facts) stagedSteps() Plan {
 	var p Plan
 	for _, l := range bootLinks() {
-		if !f.present[l.path].there {
+		there, wanted := f.present[l.path].there, slices.Contains(f.unitNames(), path.Base(l.path))
+		if !there && wanted {
 			p = append(p, &link{path: l.path, to: l.to})
+		} else if there && !wanted {
+			p = append(p, &remove{path: l.path, why: "the machine is not explored at rest"})
 		}
 	}
 	if !f.hasGroup {

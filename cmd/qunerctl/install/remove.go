@@ -43,7 +43,7 @@ func Uninstall(f *Facts) (Plan, error) {
 	if f.live {
 		p = append(p, &run{argv: []string{"systemctl", "daemon-reload"}})
 		// A unit that has failed stays known until this; where none has, systemctl calls that an error.
-		for _, u := range unitNames() {
+		for _, u := range append(unitNames(), systemd.RetuneService) {
 			p = append(p, &run{argv: []string{"systemctl", "reset-failed", u}, why: "had it failed", idle: true})
 		}
 	}

@@ -13,7 +13,7 @@ inside() {
 	active || fail "the service is $(property ActiveState)"
 	ready
 	ok "enabled at boot" systemctl is-enabled qunerd.service qunerd.socket qunerd-admin.socket
-	ok "units verify" systemd-analyze verify --man=no qunerd.service qunerd.socket qunerd-admin.socket
+	ok "units verify" systemd-analyze verify --man=no qunerd.service qunerd.socket qunerd-admin.socket quner-retune.service quner-retune.timer
 	exposure=$(systemd-analyze security --no-pager qunerd.service | awk '/Overall exposure/ { print $(NF - 2) }')
 	ok "exposure of the running service: $exposure" awk -v e="$exposure" 'BEGIN { exit !(e > 0 && e <= 2.0) }'
 	[ -n "$(property StatusText)" ] || fail "systemctl status has no line of the service's own"
@@ -47,6 +47,11 @@ inside() {
 	logged 'msg="lever moved" lever=cpufreq/policy7 from=schedutil to=performance' || fail "the write is not in the system's journal"
 	says 'governor\|cpufreq' qunerctl history || fail "the writes are not in the history"
 	note "the values found are journalled, the writes are logged"
+
+	step "the timer for the machine at rest"
+	ok "it waits" systemctl is-active quner-retune.timer
+	ok "its service asks, and takes no for an answer" systemctl start quner-retune.service
+	says 'not explored .*: the profile is set to training' qunerctl status || fail "why it was not explored is not remembered"
 
 	step "metering"
 	metered

@@ -13,7 +13,7 @@ inside() {
 	ok "dpkg --install" dpkg --install /rig/older.deb
 	active || fail "the service is $(property ActiveState)"
 	ok "enabled at boot" systemctl is-enabled qunerd.service qunerd.socket qunerd-admin.socket
-	ok "units verify" systemd-analyze verify --man=no qunerd.service qunerd.socket qunerd-admin.socket
+	ok "units verify" systemd-analyze verify --man=no qunerd.service qunerd.socket qunerd-admin.socket quner-retune.service quner-retune.timer
 	says v0.0.1-older qunerctl version || fail "it is not the older build"
 	train
 

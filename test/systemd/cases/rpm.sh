@@ -22,7 +22,7 @@ inside() {
 	ok "files, modes and owners are those of the package" manage --verify --nodeps quner
 	equal "what has which mode" "$(modes)" "$(stat -c '%a %U:%G %n' $(modes | cut -d' ' -f3))"
 	ok "there is the group" getent group quner
-	ok "units verify" systemd-analyze verify --man=no qunerd.service qunerd.socket qunerd-admin.socket
+	ok "units verify" systemd-analyze verify --man=no qunerd.service qunerd.socket qunerd-admin.socket quner-retune.service quner-retune.timer
 	ok "enabled and started as it says" systemctl enable --now qunerd.socket qunerd-admin.socket qunerd.service
 	says v0.0.1-older qunerctl version || fail "it is not the older build"
 	train
