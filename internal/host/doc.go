@@ -23,6 +23,8 @@ type Host struct {
 	// Asleep returns how long the machine has been suspended since it booted: CLOCK_BOOTTIME − CLOCK_MONOTONIC. It only
 	// grows. Tests fake time itself with testing/synctest, which knows nothing of suspend; hence this one function.
 	Asleep func() time.Duration
+	// Clock is what Monotonic returns; nil: the wall's clock.
+	Clock func() time.Duration
 }
 
 // Real returns the machine this process runs on, below root ("/" but in tests). GPUs come from driver, which may be nil.
@@ -36,6 +38,7 @@ func Real(root string, driver Driver) *Host {
 		Var:    NewDir(root, nil).Sub("var/lib/quner"),
 		GPUs:   NewGatedGPUs(driver, sys, proc),
 		Asleep: asleep,
+		Clock:  monotonic,
 	}
 }
 

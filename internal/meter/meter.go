@@ -29,6 +29,8 @@ type Meter struct {
 	sensors []Sensor // as found; readings may add a reason
 	power   atomic.Pointer[[]DevicePower]
 	wake    chan struct{} // a first window has opened
+	kept    shelves       // results of windows that have ended
+	journal *journal      // nil where windows do not survive the meter
 
 	mu        sync.Mutex // over what follows, held for microseconds
 	windows   map[string]*Window
@@ -49,6 +51,7 @@ func New(ctx context.Context, h *host.Host, o Options, log *slog.Logger) (*Meter
 	}
 	m.findCPU()
 	m.findGPUs()
+	m.recall()
 	for _, d := range m.all() {
 		if err := d.sample(ctx, 0); err != nil {
 			return nil, err
@@ -227,6 +230,7 @@ func (m *Meter) heartbeats(ctx context.Context) {
 				return
 			}
 			m.beat(ctx)
+			m.pulse(ctx)
 		}
 	}
 }
@@ -279,6 +283,7 @@ func (m *Meter) Tick(ctx context.Context) {
 	}
 	m.compare()
 	m.publish()
+	m.kept.sweep(time.Now())
 }
 
 // publish renews what Power returns.

@@ -13,7 +13,7 @@ import (
 func (w *Window) result(r CloseRequest, asked time.Time, ends []end) Result {
 	res := Result{
 		ID: w.id, Name: w.req.Name, Workload: w.req.Workload, Duration: asked.Sub(w.opened),
-		Method: Sampled, AboveIdle: true, Coverage: 1, Share: "exclusive", Work: r.Work, Unit: w.req.Unit,
+		Method: Sampled, AboveIdle: true, Coverage: 1, Share: "exclusive", Unit: w.req.Unit,
 	}
 	if w.psys != nil {
 		if e := ends[len(ends)-1]; e.known > 0 {
@@ -37,15 +37,21 @@ func (w *Window) result(r CloseRequest, asked time.Time, ends []end) Result {
 	if len(res.Devices) == 0 {
 		res.Method, res.Backend, res.AboveIdle, res.Coverage = Unknown, string(NoBackend), false, 0
 	}
-	if hint := w.req.HintJoulesPerUnit * r.Work; res.Method == Unknown && hint > 0 {
-		res.estimate(unit.FromJoules(hint))
-	}
-	if r.Work > 0 && res.Method != Unknown {
-		res.HasPerUnit = true
-		res.PerUnit = res.Energy.Joules() / r.Work
-		res.PerUnitHalfWidth = res.HalfWidth.Joules() / r.Work
-	}
+	res.count(r.Work, w.req.HintJoulesPerUnit)
 	return res
+}
+
+// count tells the result of the work, and makes an estimate of the hint where nothing was measured.
+func (res *Result) count(work, hint float64) {
+	res.Work = work
+	if joules := hint * work; res.Method == Unknown && joules > 0 {
+		res.estimate(unit.FromJoules(joules))
+	}
+	if work > 0 && res.Method != Unknown {
+		res.HasPerUnit = true
+		res.PerUnit = res.Energy.Joules() / work
+		res.PerUnitHalfWidth = res.HalfWidth.Joules() / work
+	}
 }
 
 // deviceEnergies makes each device's figures. A die found out to mirror another is left out.

@@ -54,7 +54,9 @@ const (
 	ReasonUnsynced     = "unsynced"                     // GPU work may have been in flight at the close
 	ReasonShared       = "shared"                       // other windows were open on a device
 	ReasonCoarse       = "coarse"                       // CPU energy is told on the sampler's ticks only
-	ReasonOrphaned     = "orphaned"                     // its owner went away
+	ReasonOrphaned     = "orphaned"                     // its owner went away: the figure ends there
+	ReasonTimeLimit    = "time_limit"                   // it was detached and ended by itself
+	ReasonRestarted    = "daemon_restarted"             // the daemon was restarted within the window
 	ReasonDisagree     = "sources_disagree"             // counter and integrated power differ by more than 5 %: the interval covers both
 	ReasonAveraging    = "averaging_longer_than_window" // the power sensor tells a mean over more time than the window lasted
 	ReasonContained    = "contained"                    // of a sensor: another counter contains it
@@ -69,6 +71,7 @@ var (
 	ErrUnknownDevice = errors.New("no such device")
 	ErrBadRequest    = errors.New("bad request")
 	ErrNotSampled    = errors.New("not measured")
+	ErrOnSession     = errors.New("the window lives on a session, which alone marks and closes it")
 )
 
 // Options are the meter's limits; a zero field means its default.
@@ -80,6 +83,12 @@ type Options struct {
 	// there to be compared with.
 	Plain     bool
 	Heartbeat time.Duration // between reads while a window is open; 1 s
+
+	MaxLife     time.Duration // of a detached window; 24 h
+	KeepResults int           // of windows that have ended, of one uid; 1024
+	// Journal: windows survive the meter. They are written down in the runtime directory at each heartbeat, and New takes
+	// them up.
+	Journal bool
 }
 
 func (o Options) withDefaults() Options {
@@ -94,6 +103,12 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Heartbeat == 0 {
 		o.Heartbeat = time.Second
+	}
+	if o.MaxLife == 0 {
+		o.MaxLife = 24 * time.Hour
+	}
+	if o.KeepResults == 0 {
+		o.KeepResults = 1024
 	}
 	return o
 }
@@ -123,6 +138,12 @@ type OpenRequest struct {
 	// WaitEdge: Open returns at the next step of the slowest counter the window charges exactly (at most one of its
 	// periods later), and the window begins there.
 	WaitEdge bool
+
+	// Detached: the window is on no session. It ends by itself after Limit, or Options.MaxLife where that is 0.
+	Detached bool
+	Limit    time.Duration
+	// MayWake: a board that sleeps is woken for the window.
+	MayWake bool
 }
 
 // CloseRequest ends a window.

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/qunerd/quner/internal/unit"
@@ -20,6 +21,8 @@ type Window struct {
 	parts   []part
 	psys    *part    // the platform beside CPU devices; nil where there is none
 	absent  []string // why a kind of device that is charged by default is not there
+	life    life     // by the meter's mutex
+	marks   atomic.Int32
 
 	gate   gate // over what follows
 	ended  bool
@@ -57,6 +60,7 @@ func (m *Meter) Open(ctx context.Context, r OpenRequest) (*Window, error) {
 		return nil, err
 	}
 	w := &Window{m: m, id: newID(), req: r, opened: time.Now(), gate: make(gate, 1), absent: absent}
+	w.life = m.lifeOf(w)
 	w.staged = w.opened
 	w.enlist(devices)
 	w.levels(ctx)
@@ -94,7 +98,7 @@ func (w *Window) begin(ctx context.Context) error {
 
 // enlist gives the window a part on each device, and one on the platform if it charges a CPU.
 func (w *Window) enlist(devices []*device) {
-	weight := int64(w.req.Weight*unitWeight + 0.5)
+	weight := weightOf(w.req.Weight)
 	if w.req.Observe {
 		weight = 0
 	}
@@ -223,17 +227,6 @@ func (m *Meter) dismiss(w *Window) {
 	}
 }
 
-// Window returns an open window by its id if it is the owner's; else ErrNoWindow.
-func (m *Meter) Window(id string, owner uint32) (*Window, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	w, ok := m.windows[id]
-	if !ok || w.req.Owner != owner {
-		return nil, ErrNoWindow
-	}
-	return w, nil
-}
-
 // ID returns 128 random bits in hex.
 func (w *Window) ID() string { return w.id }
 
@@ -280,34 +273,8 @@ func (w *Window) Mark(ctx context.Context, name string) (Stage, error) {
 	}
 	s := w.stage(name, asked, spans)
 	w.stages, w.staged = append(w.stages, s), asked
+	w.marks.Add(1)
 	return s, nil
-}
-
-// Close ends the window and says what it cost. A window that has ended is ErrNoWindow. With RequireSampled a figure that
-// is no measurement comes with ErrNotSampled; the window has ended all the same.
-func (w *Window) Close(ctx context.Context, r CloseRequest) (Result, error) {
-	if !amount(r.Work) {
-		return Result{}, fmt.Errorf("work %g: not an amount: %w", r.Work, ErrBadRequest)
-	}
-	if err := w.gate.pass(ctx); err != nil {
-		return Result{}, fmt.Errorf("window %s: %w", w.req.Name, err)
-	}
-	defer w.gate.leave()
-	if w.ended {
-		return Result{}, ErrNoWindow
-	}
-	w.ended = true
-	asked := time.Now()
-	ends := make([]end, len(w.parts))
-	for i := range w.parts {
-		ends[i] = w.parts[i].close(ctx, w.opened, asked, r.WaitEdge)
-	}
-	w.m.dismiss(w)
-	res := w.result(r, asked, ends)
-	if r.RequireSampled && res.Method != Sampled {
-		return res, fmt.Errorf("window %s: %s: %w", w.req.Name, res.Method, ErrNotSampled)
-	}
-	return res, nil
 }
 
 // Abandon ends a window whose owner went away: nothing is read for it. It does nothing to one that has ended.

@@ -604,11 +604,11 @@ func TestLimits(t *testing.T) {
 		if _, err := r.Open(ctx, meter.OpenRequest{Owner: 9, Name: "x"}); !errors.Is(err, meter.ErrTooMany) {
 			t.Errorf("the 4,097th: %v", err)
 		}
-		if _, err := r.Window(windows[0].ID(), 2); !errors.Is(err, meter.ErrNoWindow) {
+		if _, err := r.Detached(windows[0].ID(), meter.Viewer{UID: 2}); !errors.Is(err, meter.ErrNoWindow) {
 			t.Errorf("another uid's window: %v", err)
 		}
-		if w, err := r.Window(windows[0].ID(), 1); err != nil || w != windows[0] {
-			t.Errorf("one's own window: %v, %v", w, err)
+		if _, err := r.Detached(windows[0].ID(), meter.Viewer{UID: 1}); !errors.Is(err, meter.ErrOnSession) {
+			t.Errorf("one's own window on a session: %v", err)
 		}
 		for _, w := range windows {
 			w.Abandon()

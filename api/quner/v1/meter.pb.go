@@ -21,6 +21,59 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// WindowLife says what a window hangs on.
+type WindowLife int32
+
+const (
+	WindowLife_WINDOW_LIFE_UNSPECIFIED WindowLife = 0
+	WindowLife_WINDOW_LIFE_SESSION     WindowLife = 1 // a stream, whose end orphans it
+	WindowLife_WINDOW_LIFE_DETACHED    WindowLife = 2 // its time limit
+	WindowLife_WINDOW_LIFE_WAITING     WindowLife = 3 // the daemon was restarted: its client has this long to take it up again
+)
+
+// Enum value maps for WindowLife.
+var (
+	WindowLife_name = map[int32]string{
+		0: "WINDOW_LIFE_UNSPECIFIED",
+		1: "WINDOW_LIFE_SESSION",
+		2: "WINDOW_LIFE_DETACHED",
+		3: "WINDOW_LIFE_WAITING",
+	}
+	WindowLife_value = map[string]int32{
+		"WINDOW_LIFE_UNSPECIFIED": 0,
+		"WINDOW_LIFE_SESSION":     1,
+		"WINDOW_LIFE_DETACHED":    2,
+		"WINDOW_LIFE_WAITING":     3,
+	}
+)
+
+func (x WindowLife) Enum() *WindowLife {
+	p := new(WindowLife)
+	*p = x
+	return p
+}
+
+func (x WindowLife) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (WindowLife) Descriptor() protoreflect.EnumDescriptor {
+	return file_quner_v1_meter_proto_enumTypes[0].Descriptor()
+}
+
+func (WindowLife) Type() protoreflect.EnumType {
+	return &file_quner_v1_meter_proto_enumTypes[0]
+}
+
+func (x WindowLife) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use WindowLife.Descriptor instead.
+func (WindowLife) EnumDescriptor() ([]byte, []int) {
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{0}
+}
+
 // Method says how a figure came to be.
 type Method int32
 
@@ -58,11 +111,11 @@ func (x Method) String() string {
 }
 
 func (Method) Descriptor() protoreflect.EnumDescriptor {
-	return file_quner_v1_meter_proto_enumTypes[0].Descriptor()
+	return file_quner_v1_meter_proto_enumTypes[1].Descriptor()
 }
 
 func (Method) Type() protoreflect.EnumType {
-	return &file_quner_v1_meter_proto_enumTypes[0]
+	return &file_quner_v1_meter_proto_enumTypes[1]
 }
 
 func (x Method) Number() protoreflect.EnumNumber {
@@ -71,7 +124,689 @@ func (x Method) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Method.Descriptor instead.
 func (Method) EnumDescriptor() ([]byte, []int) {
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{1}
+}
+
+type OpenRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Window        *OpenWindow            `protobuf:"bytes,1,opt,name=window,proto3" json:"window,omitempty"`
+	LimitNs       int64                  `protobuf:"varint,2,opt,name=limit_ns,json=limitNs,proto3" json:"limit_ns,omitempty"` // the window ends by itself after this; 0: at the daemon's limit, which is 24 h unless configured
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OpenRequest) Reset() {
+	*x = OpenRequest{}
+	mi := &file_quner_v1_meter_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OpenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OpenRequest) ProtoMessage() {}
+
+func (x *OpenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quner_v1_meter_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OpenRequest.ProtoReflect.Descriptor instead.
+func (*OpenRequest) Descriptor() ([]byte, []int) {
 	return file_quner_v1_meter_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *OpenRequest) GetWindow() *OpenWindow {
+	if x != nil {
+		return x.Window
+	}
+	return nil
+}
+
+func (x *OpenRequest) GetLimitNs() int64 {
+	if x != nil {
+		return x.LimitNs
+	}
+	return 0
+}
+
+type OpenResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Opened        *WindowOpened          `protobuf:"bytes,1,opt,name=opened,proto3" json:"opened,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OpenResponse) Reset() {
+	*x = OpenResponse{}
+	mi := &file_quner_v1_meter_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OpenResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OpenResponse) ProtoMessage() {}
+
+func (x *OpenResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_quner_v1_meter_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OpenResponse.ProtoReflect.Descriptor instead.
+func (*OpenResponse) Descriptor() ([]byte, []int) {
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *OpenResponse) GetOpened() *WindowOpened {
+	if x != nil {
+		return x.Opened
+	}
+	return nil
+}
+
+type MarkRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Mark          *MarkWindow            `protobuf:"bytes,1,opt,name=mark,proto3" json:"mark,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MarkRequest) Reset() {
+	*x = MarkRequest{}
+	mi := &file_quner_v1_meter_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MarkRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MarkRequest) ProtoMessage() {}
+
+func (x *MarkRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quner_v1_meter_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MarkRequest.ProtoReflect.Descriptor instead.
+func (*MarkRequest) Descriptor() ([]byte, []int) {
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *MarkRequest) GetMark() *MarkWindow {
+	if x != nil {
+		return x.Mark
+	}
+	return nil
+}
+
+type MarkResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stage         *Stage                 `protobuf:"bytes,1,opt,name=stage,proto3" json:"stage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MarkResponse) Reset() {
+	*x = MarkResponse{}
+	mi := &file_quner_v1_meter_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MarkResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MarkResponse) ProtoMessage() {}
+
+func (x *MarkResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_quner_v1_meter_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MarkResponse.ProtoReflect.Descriptor instead.
+func (*MarkResponse) Descriptor() ([]byte, []int) {
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *MarkResponse) GetStage() *Stage {
+	if x != nil {
+		return x.Stage
+	}
+	return nil
+}
+
+type CloseRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Close         *CloseWindow           `protobuf:"bytes,1,opt,name=close,proto3" json:"close,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CloseRequest) Reset() {
+	*x = CloseRequest{}
+	mi := &file_quner_v1_meter_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CloseRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CloseRequest) ProtoMessage() {}
+
+func (x *CloseRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quner_v1_meter_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
+func (*CloseRequest) Descriptor() ([]byte, []int) {
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *CloseRequest) GetClose() *CloseWindow {
+	if x != nil {
+		return x.Close
+	}
+	return nil
+}
+
+type CloseResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Result        *WindowResult          `protobuf:"bytes,1,opt,name=result,proto3" json:"result,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CloseResponse) Reset() {
+	*x = CloseResponse{}
+	mi := &file_quner_v1_meter_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CloseResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CloseResponse) ProtoMessage() {}
+
+func (x *CloseResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_quner_v1_meter_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CloseResponse.ProtoReflect.Descriptor instead.
+func (*CloseResponse) Descriptor() ([]byte, []int) {
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *CloseResponse) GetResult() *WindowResult {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+type ListRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Closed        bool                   `protobuf:"varint,1,opt,name=closed,proto3" json:"closed,omitempty"` // the results of windows that have ended, too
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRequest) Reset() {
+	*x = ListRequest{}
+	mi := &file_quner_v1_meter_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRequest) ProtoMessage() {}
+
+func (x *ListRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quner_v1_meter_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
+func (*ListRequest) Descriptor() ([]byte, []int) {
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ListRequest) GetClosed() bool {
+	if x != nil {
+		return x.Closed
+	}
+	return false
+}
+
+type ListResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Windows       []*RunningWindow       `protobuf:"bytes,1,rep,name=windows,proto3" json:"windows,omitempty"`                             // the oldest first
+	Closed        []*ClosedWindow        `protobuf:"bytes,2,rep,name=closed,proto3" json:"closed,omitempty"`                               // the oldest first; without their stages
+	KeptNs        int64                  `protobuf:"varint,3,opt,name=kept_ns,json=keptNs,proto3" json:"kept_ns,omitempty"`                // for how long results are kept
+	KeptResults   uint32                 `protobuf:"varint,4,opt,name=kept_results,json=keptResults,proto3" json:"kept_results,omitempty"` // and how many of one user at most
+	LeftOut       uint32                 `protobuf:"varint,5,opt,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`             // windows and results for which there is no room in one answer: the newest
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListResponse) Reset() {
+	*x = ListResponse{}
+	mi := &file_quner_v1_meter_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListResponse) ProtoMessage() {}
+
+func (x *ListResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_quner_v1_meter_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
+func (*ListResponse) Descriptor() ([]byte, []int) {
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ListResponse) GetWindows() []*RunningWindow {
+	if x != nil {
+		return x.Windows
+	}
+	return nil
+}
+
+func (x *ListResponse) GetClosed() []*ClosedWindow {
+	if x != nil {
+		return x.Closed
+	}
+	return nil
+}
+
+func (x *ListResponse) GetKeptNs() int64 {
+	if x != nil {
+		return x.KeptNs
+	}
+	return 0
+}
+
+func (x *ListResponse) GetKeptResults() uint32 {
+	if x != nil {
+		return x.KeptResults
+	}
+	return 0
+}
+
+func (x *ListResponse) GetLeftOut() uint32 {
+	if x != nil {
+		return x.LeftOut
+	}
+	return 0
+}
+
+type WatchRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	IntervalNs    int64                  `protobuf:"varint,1,opt,name=interval_ns,json=intervalNs,proto3" json:"interval_ns,omitempty"` // 0: 1 s; at least 100 ms
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchRequest) Reset() {
+	*x = WatchRequest{}
+	mi := &file_quner_v1_meter_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchRequest) ProtoMessage() {}
+
+func (x *WatchRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quner_v1_meter_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
+func (*WatchRequest) Descriptor() ([]byte, []int) {
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *WatchRequest) GetIntervalNs() int64 {
+	if x != nil {
+		return x.IntervalNs
+	}
+	return 0
+}
+
+type WatchResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Windows       []*RunningWindow       `protobuf:"bytes,1,rep,name=windows,proto3" json:"windows,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchResponse) Reset() {
+	*x = WatchResponse{}
+	mi := &file_quner_v1_meter_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchResponse) ProtoMessage() {}
+
+func (x *WatchResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_quner_v1_meter_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
+func (*WatchResponse) Descriptor() ([]byte, []int) {
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *WatchResponse) GetWindows() []*RunningWindow {
+	if x != nil {
+		return x.Windows
+	}
+	return nil
+}
+
+// RunningWindow is a window that is open, with what it has come to so far. An energy that is not known yet is absent.
+type RunningWindow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Workload      string                 `protobuf:"bytes,3,opt,name=workload,proto3" json:"workload,omitempty"`
+	Unit          string                 `protobuf:"bytes,4,opt,name=unit,proto3" json:"unit,omitempty"`
+	Life          WindowLife             `protobuf:"varint,5,opt,name=life,proto3,enum=quner.v1.WindowLife" json:"life,omitempty"`
+	OpenedUnixNs  int64                  `protobuf:"varint,6,opt,name=opened_unix_ns,json=openedUnixNs,proto3" json:"opened_unix_ns,omitempty"`
+	DurationNs    int64                  `protobuf:"varint,7,opt,name=duration_ns,json=durationNs,proto3" json:"duration_ns,omitempty"`
+	LeftNs        int64                  `protobuf:"varint,8,opt,name=left_ns,json=leftNs,proto3" json:"left_ns,omitempty"` // until it ends by itself; 0: it does not
+	Devices       []string               `protobuf:"bytes,9,rep,name=devices,proto3" json:"devices,omitempty"`
+	Stages        uint32                 `protobuf:"varint,10,opt,name=stages,proto3" json:"stages,omitempty"`                           // ended by a mark each
+	EnergyUj      *int64                 `protobuf:"varint,11,opt,name=energy_uj,json=energyUj,proto3,oneof" json:"energy_uj,omitempty"` // gross less floor, where there is one
+	GrossUj       *int64                 `protobuf:"varint,12,opt,name=gross_uj,json=grossUj,proto3,oneof" json:"gross_uj,omitempty"`
+	AboveIdle     bool                   `protobuf:"varint,13,opt,name=above_idle,json=aboveIdle,proto3" json:"above_idle,omitempty"` // every device has a floor
+	Reasons       []string               `protobuf:"bytes,14,rep,name=reasons,proto3" json:"reasons,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunningWindow) Reset() {
+	*x = RunningWindow{}
+	mi := &file_quner_v1_meter_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunningWindow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunningWindow) ProtoMessage() {}
+
+func (x *RunningWindow) ProtoReflect() protoreflect.Message {
+	mi := &file_quner_v1_meter_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunningWindow.ProtoReflect.Descriptor instead.
+func (*RunningWindow) Descriptor() ([]byte, []int) {
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *RunningWindow) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *RunningWindow) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RunningWindow) GetWorkload() string {
+	if x != nil {
+		return x.Workload
+	}
+	return ""
+}
+
+func (x *RunningWindow) GetUnit() string {
+	if x != nil {
+		return x.Unit
+	}
+	return ""
+}
+
+func (x *RunningWindow) GetLife() WindowLife {
+	if x != nil {
+		return x.Life
+	}
+	return WindowLife_WINDOW_LIFE_UNSPECIFIED
+}
+
+func (x *RunningWindow) GetOpenedUnixNs() int64 {
+	if x != nil {
+		return x.OpenedUnixNs
+	}
+	return 0
+}
+
+func (x *RunningWindow) GetDurationNs() int64 {
+	if x != nil {
+		return x.DurationNs
+	}
+	return 0
+}
+
+func (x *RunningWindow) GetLeftNs() int64 {
+	if x != nil {
+		return x.LeftNs
+	}
+	return 0
+}
+
+func (x *RunningWindow) GetDevices() []string {
+	if x != nil {
+		return x.Devices
+	}
+	return nil
+}
+
+func (x *RunningWindow) GetStages() uint32 {
+	if x != nil {
+		return x.Stages
+	}
+	return 0
+}
+
+func (x *RunningWindow) GetEnergyUj() int64 {
+	if x != nil && x.EnergyUj != nil {
+		return *x.EnergyUj
+	}
+	return 0
+}
+
+func (x *RunningWindow) GetGrossUj() int64 {
+	if x != nil && x.GrossUj != nil {
+		return *x.GrossUj
+	}
+	return 0
+}
+
+func (x *RunningWindow) GetAboveIdle() bool {
+	if x != nil {
+		return x.AboveIdle
+	}
+	return false
+}
+
+func (x *RunningWindow) GetReasons() []string {
+	if x != nil {
+		return x.Reasons
+	}
+	return nil
+}
+
+// ClosedWindow is the result of a window that has ended.
+type ClosedWindow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Result        *WindowResult          `protobuf:"bytes,1,opt,name=result,proto3" json:"result,omitempty"`
+	EndedUnixNs   int64                  `protobuf:"varint,2,opt,name=ended_unix_ns,json=endedUnixNs,proto3" json:"ended_unix_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClosedWindow) Reset() {
+	*x = ClosedWindow{}
+	mi := &file_quner_v1_meter_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClosedWindow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClosedWindow) ProtoMessage() {}
+
+func (x *ClosedWindow) ProtoReflect() protoreflect.Message {
+	mi := &file_quner_v1_meter_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClosedWindow.ProtoReflect.Descriptor instead.
+func (*ClosedWindow) Descriptor() ([]byte, []int) {
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ClosedWindow) GetResult() *WindowResult {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+func (x *ClosedWindow) GetEndedUnixNs() int64 {
+	if x != nil {
+		return x.EndedUnixNs
+	}
+	return 0
 }
 
 type SessionRequest struct {
@@ -82,6 +817,7 @@ type SessionRequest struct {
 	//	*SessionRequest_Open
 	//	*SessionRequest_Mark
 	//	*SessionRequest_Close
+	//	*SessionRequest_Resume
 	Command       isSessionRequest_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -89,7 +825,7 @@ type SessionRequest struct {
 
 func (x *SessionRequest) Reset() {
 	*x = SessionRequest{}
-	mi := &file_quner_v1_meter_proto_msgTypes[0]
+	mi := &file_quner_v1_meter_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -101,7 +837,7 @@ func (x *SessionRequest) String() string {
 func (*SessionRequest) ProtoMessage() {}
 
 func (x *SessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_meter_proto_msgTypes[0]
+	mi := &file_quner_v1_meter_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -114,7 +850,7 @@ func (x *SessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRequest.ProtoReflect.Descriptor instead.
 func (*SessionRequest) Descriptor() ([]byte, []int) {
-	return file_quner_v1_meter_proto_rawDescGZIP(), []int{0}
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SessionRequest) GetSeq() uint64 {
@@ -158,6 +894,15 @@ func (x *SessionRequest) GetClose() *CloseWindow {
 	return nil
 }
 
+func (x *SessionRequest) GetResume() *ResumeWindow {
+	if x != nil {
+		if x, ok := x.Command.(*SessionRequest_Resume); ok {
+			return x.Resume
+		}
+	}
+	return nil
+}
+
 type isSessionRequest_Command interface {
 	isSessionRequest_Command()
 }
@@ -174,11 +919,17 @@ type SessionRequest_Close struct {
 	Close *CloseWindow `protobuf:"bytes,4,opt,name=close,proto3,oneof"`
 }
 
+type SessionRequest_Resume struct {
+	Resume *ResumeWindow `protobuf:"bytes,5,opt,name=resume,proto3,oneof"`
+}
+
 func (*SessionRequest_Open) isSessionRequest_Command() {}
 
 func (*SessionRequest_Mark) isSessionRequest_Command() {}
 
 func (*SessionRequest_Close) isSessionRequest_Command() {}
+
+func (*SessionRequest_Resume) isSessionRequest_Command() {}
 
 type SessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -189,6 +940,7 @@ type SessionResponse struct {
 	//	*SessionResponse_Marked
 	//	*SessionResponse_Closed
 	//	*SessionResponse_Error
+	//	*SessionResponse_Resumed
 	Event         isSessionResponse_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -196,7 +948,7 @@ type SessionResponse struct {
 
 func (x *SessionResponse) Reset() {
 	*x = SessionResponse{}
-	mi := &file_quner_v1_meter_proto_msgTypes[1]
+	mi := &file_quner_v1_meter_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -208,7 +960,7 @@ func (x *SessionResponse) String() string {
 func (*SessionResponse) ProtoMessage() {}
 
 func (x *SessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_meter_proto_msgTypes[1]
+	mi := &file_quner_v1_meter_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -221,7 +973,7 @@ func (x *SessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionResponse.ProtoReflect.Descriptor instead.
 func (*SessionResponse) Descriptor() ([]byte, []int) {
-	return file_quner_v1_meter_proto_rawDescGZIP(), []int{1}
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SessionResponse) GetSeq() uint64 {
@@ -274,6 +1026,15 @@ func (x *SessionResponse) GetError() *CommandError {
 	return nil
 }
 
+func (x *SessionResponse) GetResumed() *WindowResumed {
+	if x != nil {
+		if x, ok := x.Event.(*SessionResponse_Resumed); ok {
+			return x.Resumed
+		}
+	}
+	return nil
+}
+
 type isSessionResponse_Event interface {
 	isSessionResponse_Event()
 }
@@ -294,6 +1055,10 @@ type SessionResponse_Error struct {
 	Error *CommandError `protobuf:"bytes,5,opt,name=error,proto3,oneof"`
 }
 
+type SessionResponse_Resumed struct {
+	Resumed *WindowResumed `protobuf:"bytes,6,opt,name=resumed,proto3,oneof"`
+}
+
 func (*SessionResponse_Opened) isSessionResponse_Event() {}
 
 func (*SessionResponse_Marked) isSessionResponse_Event() {}
@@ -301,6 +1066,106 @@ func (*SessionResponse_Marked) isSessionResponse_Event() {}
 func (*SessionResponse_Closed) isSessionResponse_Event() {}
 
 func (*SessionResponse_Error) isSessionResponse_Event() {}
+
+func (*SessionResponse_Resumed) isSessionResponse_Event() {}
+
+// ResumeWindow takes a window of the caller's up on this session after the daemon was restarted. It is to come within 60 s
+// of the start; after that the window is orphaned.
+type ResumeWindow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeWindow) Reset() {
+	*x = ResumeWindow{}
+	mi := &file_quner_v1_meter_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeWindow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeWindow) ProtoMessage() {}
+
+func (x *ResumeWindow) ProtoReflect() protoreflect.Message {
+	mi := &file_quner_v1_meter_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeWindow.ProtoReflect.Descriptor instead.
+func (*ResumeWindow) Descriptor() ([]byte, []int) {
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ResumeWindow) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type WindowResumed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Devices       []string               `protobuf:"bytes,2,rep,name=devices,proto3" json:"devices,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WindowResumed) Reset() {
+	*x = WindowResumed{}
+	mi := &file_quner_v1_meter_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WindowResumed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WindowResumed) ProtoMessage() {}
+
+func (x *WindowResumed) ProtoReflect() protoreflect.Message {
+	mi := &file_quner_v1_meter_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WindowResumed.ProtoReflect.Descriptor instead.
+func (*WindowResumed) Descriptor() ([]byte, []int) {
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *WindowResumed) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *WindowResumed) GetDevices() []string {
+	if x != nil {
+		return x.Devices
+	}
+	return nil
+}
 
 // CommandError is why one command was refused; the session goes on.
 type CommandError struct {
@@ -313,7 +1178,7 @@ type CommandError struct {
 
 func (x *CommandError) Reset() {
 	*x = CommandError{}
-	mi := &file_quner_v1_meter_proto_msgTypes[2]
+	mi := &file_quner_v1_meter_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -325,7 +1190,7 @@ func (x *CommandError) String() string {
 func (*CommandError) ProtoMessage() {}
 
 func (x *CommandError) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_meter_proto_msgTypes[2]
+	mi := &file_quner_v1_meter_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -338,7 +1203,7 @@ func (x *CommandError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandError.ProtoReflect.Descriptor instead.
 func (*CommandError) Descriptor() ([]byte, []int) {
-	return file_quner_v1_meter_proto_rawDescGZIP(), []int{2}
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CommandError) GetCode() uint32 {
@@ -367,14 +1232,16 @@ type OpenWindow struct {
 	Unit                 string                 `protobuf:"bytes,7,opt,name=unit,proto3" json:"unit,omitempty"`                                                          // "token", "request"
 	HintJoulesPerUnit    float64                `protobuf:"fixed64,8,opt,name=hint_joules_per_unit,json=hintJoulesPerUnit,proto3" json:"hint_joules_per_unit,omitempty"` // for an estimate when nothing can be measured
 	// The answer comes at the next step of the slowest counter that the window charges exactly, and the window begins there.
-	WaitEdge      bool `protobuf:"varint,9,opt,name=wait_edge,json=waitEdge,proto3" json:"wait_edge,omitempty"`
+	WaitEdge bool `protobuf:"varint,9,opt,name=wait_edge,json=waitEdge,proto3" json:"wait_edge,omitempty"`
+	// A board that sleeps is woken for the window. Without it a sleeping board is left asleep and reported as such.
+	MayWake       bool `protobuf:"varint,10,opt,name=may_wake,json=mayWake,proto3" json:"may_wake,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OpenWindow) Reset() {
 	*x = OpenWindow{}
-	mi := &file_quner_v1_meter_proto_msgTypes[3]
+	mi := &file_quner_v1_meter_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -386,7 +1253,7 @@ func (x *OpenWindow) String() string {
 func (*OpenWindow) ProtoMessage() {}
 
 func (x *OpenWindow) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_meter_proto_msgTypes[3]
+	mi := &file_quner_v1_meter_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -399,7 +1266,7 @@ func (x *OpenWindow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenWindow.ProtoReflect.Descriptor instead.
 func (*OpenWindow) Descriptor() ([]byte, []int) {
-	return file_quner_v1_meter_proto_rawDescGZIP(), []int{3}
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *OpenWindow) GetName() string {
@@ -465,6 +1332,13 @@ func (x *OpenWindow) GetWaitEdge() bool {
 	return false
 }
 
+func (x *OpenWindow) GetMayWake() bool {
+	if x != nil {
+		return x.MayWake
+	}
+	return false
+}
+
 type WindowOpened struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // 128 random bits in hex
@@ -475,7 +1349,7 @@ type WindowOpened struct {
 
 func (x *WindowOpened) Reset() {
 	*x = WindowOpened{}
-	mi := &file_quner_v1_meter_proto_msgTypes[4]
+	mi := &file_quner_v1_meter_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -487,7 +1361,7 @@ func (x *WindowOpened) String() string {
 func (*WindowOpened) ProtoMessage() {}
 
 func (x *WindowOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_meter_proto_msgTypes[4]
+	mi := &file_quner_v1_meter_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -500,7 +1374,7 @@ func (x *WindowOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowOpened.ProtoReflect.Descriptor instead.
 func (*WindowOpened) Descriptor() ([]byte, []int) {
-	return file_quner_v1_meter_proto_rawDescGZIP(), []int{4}
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WindowOpened) GetId() string {
@@ -528,7 +1402,7 @@ type MarkWindow struct {
 
 func (x *MarkWindow) Reset() {
 	*x = MarkWindow{}
-	mi := &file_quner_v1_meter_proto_msgTypes[5]
+	mi := &file_quner_v1_meter_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -540,7 +1414,7 @@ func (x *MarkWindow) String() string {
 func (*MarkWindow) ProtoMessage() {}
 
 func (x *MarkWindow) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_meter_proto_msgTypes[5]
+	mi := &file_quner_v1_meter_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -553,7 +1427,7 @@ func (x *MarkWindow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MarkWindow.ProtoReflect.Descriptor instead.
 func (*MarkWindow) Descriptor() ([]byte, []int) {
-	return file_quner_v1_meter_proto_rawDescGZIP(), []int{5}
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *MarkWindow) GetId() string {
@@ -579,7 +1453,7 @@ type WindowMarked struct {
 
 func (x *WindowMarked) Reset() {
 	*x = WindowMarked{}
-	mi := &file_quner_v1_meter_proto_msgTypes[6]
+	mi := &file_quner_v1_meter_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -591,7 +1465,7 @@ func (x *WindowMarked) String() string {
 func (*WindowMarked) ProtoMessage() {}
 
 func (x *WindowMarked) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_meter_proto_msgTypes[6]
+	mi := &file_quner_v1_meter_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -604,7 +1478,7 @@ func (x *WindowMarked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowMarked.ProtoReflect.Descriptor instead.
 func (*WindowMarked) Descriptor() ([]byte, []int) {
-	return file_quner_v1_meter_proto_rawDescGZIP(), []int{6}
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *WindowMarked) GetStage() *Stage {
@@ -629,7 +1503,7 @@ type CloseWindow struct {
 
 func (x *CloseWindow) Reset() {
 	*x = CloseWindow{}
-	mi := &file_quner_v1_meter_proto_msgTypes[7]
+	mi := &file_quner_v1_meter_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -641,7 +1515,7 @@ func (x *CloseWindow) String() string {
 func (*CloseWindow) ProtoMessage() {}
 
 func (x *CloseWindow) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_meter_proto_msgTypes[7]
+	mi := &file_quner_v1_meter_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -654,7 +1528,7 @@ func (x *CloseWindow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseWindow.ProtoReflect.Descriptor instead.
 func (*CloseWindow) Descriptor() ([]byte, []int) {
-	return file_quner_v1_meter_proto_rawDescGZIP(), []int{7}
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CloseWindow) GetId() string {
@@ -726,7 +1600,7 @@ type WindowResult struct {
 
 func (x *WindowResult) Reset() {
 	*x = WindowResult{}
-	mi := &file_quner_v1_meter_proto_msgTypes[8]
+	mi := &file_quner_v1_meter_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -738,7 +1612,7 @@ func (x *WindowResult) String() string {
 func (*WindowResult) ProtoMessage() {}
 
 func (x *WindowResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_meter_proto_msgTypes[8]
+	mi := &file_quner_v1_meter_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -751,7 +1625,7 @@ func (x *WindowResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowResult.ProtoReflect.Descriptor instead.
 func (*WindowResult) Descriptor() ([]byte, []int) {
-	return file_quner_v1_meter_proto_rawDescGZIP(), []int{8}
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *WindowResult) GetId() string {
@@ -946,7 +1820,7 @@ type DeviceEnergy struct {
 
 func (x *DeviceEnergy) Reset() {
 	*x = DeviceEnergy{}
-	mi := &file_quner_v1_meter_proto_msgTypes[9]
+	mi := &file_quner_v1_meter_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -958,7 +1832,7 @@ func (x *DeviceEnergy) String() string {
 func (*DeviceEnergy) ProtoMessage() {}
 
 func (x *DeviceEnergy) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_meter_proto_msgTypes[9]
+	mi := &file_quner_v1_meter_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -971,7 +1845,7 @@ func (x *DeviceEnergy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceEnergy.ProtoReflect.Descriptor instead.
 func (*DeviceEnergy) Descriptor() ([]byte, []int) {
-	return file_quner_v1_meter_proto_rawDescGZIP(), []int{9}
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DeviceEnergy) GetDevice() string {
@@ -1093,7 +1967,7 @@ type Terms struct {
 
 func (x *Terms) Reset() {
 	*x = Terms{}
-	mi := &file_quner_v1_meter_proto_msgTypes[10]
+	mi := &file_quner_v1_meter_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1105,7 +1979,7 @@ func (x *Terms) String() string {
 func (*Terms) ProtoMessage() {}
 
 func (x *Terms) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_meter_proto_msgTypes[10]
+	mi := &file_quner_v1_meter_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1118,7 +1992,7 @@ func (x *Terms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Terms.ProtoReflect.Descriptor instead.
 func (*Terms) Descriptor() ([]byte, []int) {
-	return file_quner_v1_meter_proto_rawDescGZIP(), []int{10}
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Terms) GetEdgesUj() int64 {
@@ -1169,7 +2043,7 @@ type Stage struct {
 
 func (x *Stage) Reset() {
 	*x = Stage{}
-	mi := &file_quner_v1_meter_proto_msgTypes[11]
+	mi := &file_quner_v1_meter_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1181,7 +2055,7 @@ func (x *Stage) String() string {
 func (*Stage) ProtoMessage() {}
 
 func (x *Stage) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_meter_proto_msgTypes[11]
+	mi := &file_quner_v1_meter_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1194,7 +2068,7 @@ func (x *Stage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stage.ProtoReflect.Descriptor instead.
 func (*Stage) Descriptor() ([]byte, []int) {
-	return file_quner_v1_meter_proto_rawDescGZIP(), []int{11}
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Stage) GetName() string {
@@ -1229,23 +2103,80 @@ var File_quner_v1_meter_proto protoreflect.FileDescriptor
 
 const file_quner_v1_meter_proto_rawDesc = "" +
 	"\n" +
-	"\x14quner/v1/meter.proto\x12\bquner.v1\"\xb4\x01\n" +
+	"\x14quner/v1/meter.proto\x12\bquner.v1\"V\n" +
+	"\vOpenRequest\x12,\n" +
+	"\x06window\x18\x01 \x01(\v2\x14.quner.v1.OpenWindowR\x06window\x12\x19\n" +
+	"\blimit_ns\x18\x02 \x01(\x03R\alimitNs\">\n" +
+	"\fOpenResponse\x12.\n" +
+	"\x06opened\x18\x01 \x01(\v2\x16.quner.v1.WindowOpenedR\x06opened\"7\n" +
+	"\vMarkRequest\x12(\n" +
+	"\x04mark\x18\x01 \x01(\v2\x14.quner.v1.MarkWindowR\x04mark\"5\n" +
+	"\fMarkResponse\x12%\n" +
+	"\x05stage\x18\x01 \x01(\v2\x0f.quner.v1.StageR\x05stage\";\n" +
+	"\fCloseRequest\x12+\n" +
+	"\x05close\x18\x01 \x01(\v2\x15.quner.v1.CloseWindowR\x05close\"?\n" +
+	"\rCloseResponse\x12.\n" +
+	"\x06result\x18\x01 \x01(\v2\x16.quner.v1.WindowResultR\x06result\"%\n" +
+	"\vListRequest\x12\x16\n" +
+	"\x06closed\x18\x01 \x01(\bR\x06closed\"\xc8\x01\n" +
+	"\fListResponse\x121\n" +
+	"\awindows\x18\x01 \x03(\v2\x17.quner.v1.RunningWindowR\awindows\x12.\n" +
+	"\x06closed\x18\x02 \x03(\v2\x16.quner.v1.ClosedWindowR\x06closed\x12\x17\n" +
+	"\akept_ns\x18\x03 \x01(\x03R\x06keptNs\x12!\n" +
+	"\fkept_results\x18\x04 \x01(\rR\vkeptResults\x12\x19\n" +
+	"\bleft_out\x18\x05 \x01(\rR\aleftOut\"/\n" +
+	"\fWatchRequest\x12\x1f\n" +
+	"\vinterval_ns\x18\x01 \x01(\x03R\n" +
+	"intervalNs\"B\n" +
+	"\rWatchResponse\x121\n" +
+	"\awindows\x18\x01 \x03(\v2\x17.quner.v1.RunningWindowR\awindows\"\xb5\x03\n" +
+	"\rRunningWindow\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1a\n" +
+	"\bworkload\x18\x03 \x01(\tR\bworkload\x12\x12\n" +
+	"\x04unit\x18\x04 \x01(\tR\x04unit\x12(\n" +
+	"\x04life\x18\x05 \x01(\x0e2\x14.quner.v1.WindowLifeR\x04life\x12$\n" +
+	"\x0eopened_unix_ns\x18\x06 \x01(\x03R\fopenedUnixNs\x12\x1f\n" +
+	"\vduration_ns\x18\a \x01(\x03R\n" +
+	"durationNs\x12\x17\n" +
+	"\aleft_ns\x18\b \x01(\x03R\x06leftNs\x12\x18\n" +
+	"\adevices\x18\t \x03(\tR\adevices\x12\x16\n" +
+	"\x06stages\x18\n" +
+	" \x01(\rR\x06stages\x12 \n" +
+	"\tenergy_uj\x18\v \x01(\x03H\x00R\benergyUj\x88\x01\x01\x12\x1e\n" +
+	"\bgross_uj\x18\f \x01(\x03H\x01R\agrossUj\x88\x01\x01\x12\x1d\n" +
+	"\n" +
+	"above_idle\x18\r \x01(\bR\taboveIdle\x12\x18\n" +
+	"\areasons\x18\x0e \x03(\tR\areasonsB\f\n" +
+	"\n" +
+	"_energy_ujB\v\n" +
+	"\t_gross_uj\"b\n" +
+	"\fClosedWindow\x12.\n" +
+	"\x06result\x18\x01 \x01(\v2\x16.quner.v1.WindowResultR\x06result\x12\"\n" +
+	"\rended_unix_ns\x18\x02 \x01(\x03R\vendedUnixNs\"\xe6\x01\n" +
 	"\x0eSessionRequest\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12*\n" +
 	"\x04open\x18\x02 \x01(\v2\x14.quner.v1.OpenWindowH\x00R\x04open\x12*\n" +
 	"\x04mark\x18\x03 \x01(\v2\x14.quner.v1.MarkWindowH\x00R\x04mark\x12-\n" +
-	"\x05close\x18\x04 \x01(\v2\x15.quner.v1.CloseWindowH\x00R\x05closeB\t\n" +
-	"\acommand\"\xf2\x01\n" +
+	"\x05close\x18\x04 \x01(\v2\x15.quner.v1.CloseWindowH\x00R\x05close\x120\n" +
+	"\x06resume\x18\x05 \x01(\v2\x16.quner.v1.ResumeWindowH\x00R\x06resumeB\t\n" +
+	"\acommand\"\xa7\x02\n" +
 	"\x0fSessionResponse\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x120\n" +
 	"\x06opened\x18\x02 \x01(\v2\x16.quner.v1.WindowOpenedH\x00R\x06opened\x120\n" +
 	"\x06marked\x18\x03 \x01(\v2\x16.quner.v1.WindowMarkedH\x00R\x06marked\x120\n" +
 	"\x06closed\x18\x04 \x01(\v2\x16.quner.v1.WindowResultH\x00R\x06closed\x12.\n" +
-	"\x05error\x18\x05 \x01(\v2\x16.quner.v1.CommandErrorH\x00R\x05errorB\a\n" +
-	"\x05event\"<\n" +
+	"\x05error\x18\x05 \x01(\v2\x16.quner.v1.CommandErrorH\x00R\x05error\x123\n" +
+	"\aresumed\x18\x06 \x01(\v2\x17.quner.v1.WindowResumedH\x00R\aresumedB\a\n" +
+	"\x05event\"\x1e\n" +
+	"\fResumeWindow\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"9\n" +
+	"\rWindowResumed\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
+	"\adevices\x18\x02 \x03(\tR\adevices\"<\n" +
 	"\fCommandError\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\rR\x04code\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage\"\x81\x04\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\"\x9c\x04\n" +
 	"\n" +
 	"OpenWindow\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
@@ -1257,7 +2188,9 @@ const file_quner_v1_meter_proto_rawDesc = "" +
 	"\bworkload\x18\x06 \x01(\tR\bworkload\x12\x12\n" +
 	"\x04unit\x18\a \x01(\tR\x04unit\x12/\n" +
 	"\x14hint_joules_per_unit\x18\b \x01(\x01R\x11hintJoulesPerUnit\x12\x1b\n" +
-	"\twait_edge\x18\t \x01(\bR\bwaitEdge\x1a<\n" +
+	"\twait_edge\x18\t \x01(\bR\bwaitEdge\x12\x19\n" +
+	"\bmay_wake\x18\n" +
+	" \x01(\bR\amayWake\x1a<\n" +
 	"\x0eIdleWattsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\x1aG\n" +
@@ -1357,14 +2290,25 @@ const file_quner_v1_meter_proto_rawDesc = "" +
 	"\bgross_uj\x18\x04 \x01(\x03H\x01R\agrossUj\x88\x01\x01B\f\n" +
 	"\n" +
 	"_energy_ujB\v\n" +
-	"\t_gross_uj*^\n" +
+	"\t_gross_uj*u\n" +
+	"\n" +
+	"WindowLife\x12\x1b\n" +
+	"\x17WINDOW_LIFE_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13WINDOW_LIFE_SESSION\x10\x01\x12\x18\n" +
+	"\x14WINDOW_LIFE_DETACHED\x10\x02\x12\x17\n" +
+	"\x13WINDOW_LIFE_WAITING\x10\x03*^\n" +
 	"\x06Method\x12\x16\n" +
 	"\x12METHOD_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eMETHOD_SAMPLED\x10\x01\x12\x14\n" +
 	"\x10METHOD_ESTIMATED\x10\x02\x12\x12\n" +
-	"\x0eMETHOD_UNKNOWN\x10\x032R\n" +
+	"\x0eMETHOD_UNKNOWN\x10\x032\xed\x02\n" +
 	"\fMeterService\x12B\n" +
-	"\aSession\x12\x18.quner.v1.SessionRequest\x1a\x19.quner.v1.SessionResponse(\x010\x01B.Z,github.com/qunerd/quner/api/quner/v1;qunerv1b\x06proto3"
+	"\aSession\x12\x18.quner.v1.SessionRequest\x1a\x19.quner.v1.SessionResponse(\x010\x01\x125\n" +
+	"\x04Open\x12\x15.quner.v1.OpenRequest\x1a\x16.quner.v1.OpenResponse\x125\n" +
+	"\x04Mark\x12\x15.quner.v1.MarkRequest\x1a\x16.quner.v1.MarkResponse\x128\n" +
+	"\x05Close\x12\x16.quner.v1.CloseRequest\x1a\x17.quner.v1.CloseResponse\x125\n" +
+	"\x04List\x12\x15.quner.v1.ListRequest\x1a\x16.quner.v1.ListResponse\x12:\n" +
+	"\x05Watch\x12\x16.quner.v1.WatchRequest\x1a\x17.quner.v1.WatchResponse0\x01B.Z,github.com/qunerd/quner/api/quner/v1;qunerv1b\x06proto3"
 
 var (
 	file_quner_v1_meter_proto_rawDescOnce sync.Once
@@ -1378,48 +2322,86 @@ func file_quner_v1_meter_proto_rawDescGZIP() []byte {
 	return file_quner_v1_meter_proto_rawDescData
 }
 
-var file_quner_v1_meter_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_quner_v1_meter_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_quner_v1_meter_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_quner_v1_meter_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_quner_v1_meter_proto_goTypes = []any{
-	(Method)(0),             // 0: quner.v1.Method
-	(*SessionRequest)(nil),  // 1: quner.v1.SessionRequest
-	(*SessionResponse)(nil), // 2: quner.v1.SessionResponse
-	(*CommandError)(nil),    // 3: quner.v1.CommandError
-	(*OpenWindow)(nil),      // 4: quner.v1.OpenWindow
-	(*WindowOpened)(nil),    // 5: quner.v1.WindowOpened
-	(*MarkWindow)(nil),      // 6: quner.v1.MarkWindow
-	(*WindowMarked)(nil),    // 7: quner.v1.WindowMarked
-	(*CloseWindow)(nil),     // 8: quner.v1.CloseWindow
-	(*WindowResult)(nil),    // 9: quner.v1.WindowResult
-	(*DeviceEnergy)(nil),    // 10: quner.v1.DeviceEnergy
-	(*Terms)(nil),           // 11: quner.v1.Terms
-	(*Stage)(nil),           // 12: quner.v1.Stage
-	nil,                     // 13: quner.v1.OpenWindow.IdleWattsEntry
-	nil,                     // 14: quner.v1.OpenWindow.IdleWattsUncertaintyEntry
+	(WindowLife)(0),         // 0: quner.v1.WindowLife
+	(Method)(0),             // 1: quner.v1.Method
+	(*OpenRequest)(nil),     // 2: quner.v1.OpenRequest
+	(*OpenResponse)(nil),    // 3: quner.v1.OpenResponse
+	(*MarkRequest)(nil),     // 4: quner.v1.MarkRequest
+	(*MarkResponse)(nil),    // 5: quner.v1.MarkResponse
+	(*CloseRequest)(nil),    // 6: quner.v1.CloseRequest
+	(*CloseResponse)(nil),   // 7: quner.v1.CloseResponse
+	(*ListRequest)(nil),     // 8: quner.v1.ListRequest
+	(*ListResponse)(nil),    // 9: quner.v1.ListResponse
+	(*WatchRequest)(nil),    // 10: quner.v1.WatchRequest
+	(*WatchResponse)(nil),   // 11: quner.v1.WatchResponse
+	(*RunningWindow)(nil),   // 12: quner.v1.RunningWindow
+	(*ClosedWindow)(nil),    // 13: quner.v1.ClosedWindow
+	(*SessionRequest)(nil),  // 14: quner.v1.SessionRequest
+	(*SessionResponse)(nil), // 15: quner.v1.SessionResponse
+	(*ResumeWindow)(nil),    // 16: quner.v1.ResumeWindow
+	(*WindowResumed)(nil),   // 17: quner.v1.WindowResumed
+	(*CommandError)(nil),    // 18: quner.v1.CommandError
+	(*OpenWindow)(nil),      // 19: quner.v1.OpenWindow
+	(*WindowOpened)(nil),    // 20: quner.v1.WindowOpened
+	(*MarkWindow)(nil),      // 21: quner.v1.MarkWindow
+	(*WindowMarked)(nil),    // 22: quner.v1.WindowMarked
+	(*CloseWindow)(nil),     // 23: quner.v1.CloseWindow
+	(*WindowResult)(nil),    // 24: quner.v1.WindowResult
+	(*DeviceEnergy)(nil),    // 25: quner.v1.DeviceEnergy
+	(*Terms)(nil),           // 26: quner.v1.Terms
+	(*Stage)(nil),           // 27: quner.v1.Stage
+	nil,                     // 28: quner.v1.OpenWindow.IdleWattsEntry
+	nil,                     // 29: quner.v1.OpenWindow.IdleWattsUncertaintyEntry
 }
 var file_quner_v1_meter_proto_depIdxs = []int32{
-	4,  // 0: quner.v1.SessionRequest.open:type_name -> quner.v1.OpenWindow
-	6,  // 1: quner.v1.SessionRequest.mark:type_name -> quner.v1.MarkWindow
-	8,  // 2: quner.v1.SessionRequest.close:type_name -> quner.v1.CloseWindow
-	5,  // 3: quner.v1.SessionResponse.opened:type_name -> quner.v1.WindowOpened
-	7,  // 4: quner.v1.SessionResponse.marked:type_name -> quner.v1.WindowMarked
-	9,  // 5: quner.v1.SessionResponse.closed:type_name -> quner.v1.WindowResult
-	3,  // 6: quner.v1.SessionResponse.error:type_name -> quner.v1.CommandError
-	13, // 7: quner.v1.OpenWindow.idle_watts:type_name -> quner.v1.OpenWindow.IdleWattsEntry
-	14, // 8: quner.v1.OpenWindow.idle_watts_uncertainty:type_name -> quner.v1.OpenWindow.IdleWattsUncertaintyEntry
-	12, // 9: quner.v1.WindowMarked.stage:type_name -> quner.v1.Stage
-	0,  // 10: quner.v1.WindowResult.method:type_name -> quner.v1.Method
-	10, // 11: quner.v1.WindowResult.devices:type_name -> quner.v1.DeviceEnergy
-	12, // 12: quner.v1.WindowResult.stages:type_name -> quner.v1.Stage
-	0,  // 13: quner.v1.DeviceEnergy.method:type_name -> quner.v1.Method
-	11, // 14: quner.v1.DeviceEnergy.terms:type_name -> quner.v1.Terms
-	1,  // 15: quner.v1.MeterService.Session:input_type -> quner.v1.SessionRequest
-	2,  // 16: quner.v1.MeterService.Session:output_type -> quner.v1.SessionResponse
-	16, // [16:17] is the sub-list for method output_type
-	15, // [15:16] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	19, // 0: quner.v1.OpenRequest.window:type_name -> quner.v1.OpenWindow
+	20, // 1: quner.v1.OpenResponse.opened:type_name -> quner.v1.WindowOpened
+	21, // 2: quner.v1.MarkRequest.mark:type_name -> quner.v1.MarkWindow
+	27, // 3: quner.v1.MarkResponse.stage:type_name -> quner.v1.Stage
+	23, // 4: quner.v1.CloseRequest.close:type_name -> quner.v1.CloseWindow
+	24, // 5: quner.v1.CloseResponse.result:type_name -> quner.v1.WindowResult
+	12, // 6: quner.v1.ListResponse.windows:type_name -> quner.v1.RunningWindow
+	13, // 7: quner.v1.ListResponse.closed:type_name -> quner.v1.ClosedWindow
+	12, // 8: quner.v1.WatchResponse.windows:type_name -> quner.v1.RunningWindow
+	0,  // 9: quner.v1.RunningWindow.life:type_name -> quner.v1.WindowLife
+	24, // 10: quner.v1.ClosedWindow.result:type_name -> quner.v1.WindowResult
+	19, // 11: quner.v1.SessionRequest.open:type_name -> quner.v1.OpenWindow
+	21, // 12: quner.v1.SessionRequest.mark:type_name -> quner.v1.MarkWindow
+	23, // 13: quner.v1.SessionRequest.close:type_name -> quner.v1.CloseWindow
+	16, // 14: quner.v1.SessionRequest.resume:type_name -> quner.v1.ResumeWindow
+	20, // 15: quner.v1.SessionResponse.opened:type_name -> quner.v1.WindowOpened
+	22, // 16: quner.v1.SessionResponse.marked:type_name -> quner.v1.WindowMarked
+	24, // 17: quner.v1.SessionResponse.closed:type_name -> quner.v1.WindowResult
+	18, // 18: quner.v1.SessionResponse.error:type_name -> quner.v1.CommandError
+	17, // 19: quner.v1.SessionResponse.resumed:type_name -> quner.v1.WindowResumed
+	28, // 20: quner.v1.OpenWindow.idle_watts:type_name -> quner.v1.OpenWindow.IdleWattsEntry
+	29, // 21: quner.v1.OpenWindow.idle_watts_uncertainty:type_name -> quner.v1.OpenWindow.IdleWattsUncertaintyEntry
+	27, // 22: quner.v1.WindowMarked.stage:type_name -> quner.v1.Stage
+	1,  // 23: quner.v1.WindowResult.method:type_name -> quner.v1.Method
+	25, // 24: quner.v1.WindowResult.devices:type_name -> quner.v1.DeviceEnergy
+	27, // 25: quner.v1.WindowResult.stages:type_name -> quner.v1.Stage
+	1,  // 26: quner.v1.DeviceEnergy.method:type_name -> quner.v1.Method
+	26, // 27: quner.v1.DeviceEnergy.terms:type_name -> quner.v1.Terms
+	14, // 28: quner.v1.MeterService.Session:input_type -> quner.v1.SessionRequest
+	2,  // 29: quner.v1.MeterService.Open:input_type -> quner.v1.OpenRequest
+	4,  // 30: quner.v1.MeterService.Mark:input_type -> quner.v1.MarkRequest
+	6,  // 31: quner.v1.MeterService.Close:input_type -> quner.v1.CloseRequest
+	8,  // 32: quner.v1.MeterService.List:input_type -> quner.v1.ListRequest
+	10, // 33: quner.v1.MeterService.Watch:input_type -> quner.v1.WatchRequest
+	15, // 34: quner.v1.MeterService.Session:output_type -> quner.v1.SessionResponse
+	3,  // 35: quner.v1.MeterService.Open:output_type -> quner.v1.OpenResponse
+	5,  // 36: quner.v1.MeterService.Mark:output_type -> quner.v1.MarkResponse
+	7,  // 37: quner.v1.MeterService.Close:output_type -> quner.v1.CloseResponse
+	9,  // 38: quner.v1.MeterService.List:output_type -> quner.v1.ListResponse
+	11, // 39: quner.v1.MeterService.Watch:output_type -> quner.v1.WatchResponse
+	34, // [34:40] is the sub-list for method output_type
+	28, // [28:34] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_quner_v1_meter_proto_init() }
@@ -1427,27 +2409,30 @@ func file_quner_v1_meter_proto_init() {
 	if File_quner_v1_meter_proto != nil {
 		return
 	}
-	file_quner_v1_meter_proto_msgTypes[0].OneofWrappers = []any{
+	file_quner_v1_meter_proto_msgTypes[10].OneofWrappers = []any{}
+	file_quner_v1_meter_proto_msgTypes[12].OneofWrappers = []any{
 		(*SessionRequest_Open)(nil),
 		(*SessionRequest_Mark)(nil),
 		(*SessionRequest_Close)(nil),
+		(*SessionRequest_Resume)(nil),
 	}
-	file_quner_v1_meter_proto_msgTypes[1].OneofWrappers = []any{
+	file_quner_v1_meter_proto_msgTypes[13].OneofWrappers = []any{
 		(*SessionResponse_Opened)(nil),
 		(*SessionResponse_Marked)(nil),
 		(*SessionResponse_Closed)(nil),
 		(*SessionResponse_Error)(nil),
+		(*SessionResponse_Resumed)(nil),
 	}
-	file_quner_v1_meter_proto_msgTypes[8].OneofWrappers = []any{}
-	file_quner_v1_meter_proto_msgTypes[9].OneofWrappers = []any{}
-	file_quner_v1_meter_proto_msgTypes[11].OneofWrappers = []any{}
+	file_quner_v1_meter_proto_msgTypes[22].OneofWrappers = []any{}
+	file_quner_v1_meter_proto_msgTypes[23].OneofWrappers = []any{}
+	file_quner_v1_meter_proto_msgTypes[25].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quner_v1_meter_proto_rawDesc), len(file_quner_v1_meter_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   14,
+			NumEnums:      2,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

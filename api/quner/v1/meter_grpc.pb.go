@@ -20,6 +20,11 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	MeterService_Session_FullMethodName = "/quner.v1.MeterService/Session"
+	MeterService_Open_FullMethodName    = "/quner.v1.MeterService/Open"
+	MeterService_Mark_FullMethodName    = "/quner.v1.MeterService/Mark"
+	MeterService_Close_FullMethodName   = "/quner.v1.MeterService/Close"
+	MeterService_List_FullMethodName    = "/quner.v1.MeterService/List"
+	MeterService_Watch_FullMethodName   = "/quner.v1.MeterService/Watch"
 )
 
 // MeterServiceClient is the client API for MeterService service.
@@ -29,8 +34,18 @@ const (
 // MeterService measures joules. It is on both sockets.
 type MeterServiceClient interface {
 	// Session holds any number of energy windows: each request is answered by one response with the same seq. The end of
-	// the stream orphans what is open on it.
+	// the stream orphans what is open on it: it ends there, and its result is kept for its owner.
 	Session(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[SessionRequest, SessionResponse], error)
+	// Open begins a detached window, for scripts: it is on no session, and ends by itself at its time limit. Mark and Close
+	// are for detached windows of the caller's alone.
+	Open(ctx context.Context, in *OpenRequest, opts ...grpc.CallOption) (*OpenResponse, error)
+	Mark(ctx context.Context, in *MarkRequest, opts ...grpc.CallOption) (*MarkResponse, error)
+	// Close ends a detached window. Of one that has ended by itself, or was orphaned, it returns the result once.
+	Close(ctx context.Context, in *CloseRequest, opts ...grpc.CallOption) (*CloseResponse, error)
+	// List tells of the caller's own windows, and no counter is read for it.
+	List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (*ListResponse, error)
+	// Watch tells of the caller's own open windows again and again, at most 10 times a second.
+	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
 }
 
 type meterServiceClient struct {
@@ -54,6 +69,65 @@ func (c *meterServiceClient) Session(ctx context.Context, opts ...grpc.CallOptio
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type MeterService_SessionClient = grpc.BidiStreamingClient[SessionRequest, SessionResponse]
 
+func (c *meterServiceClient) Open(ctx context.Context, in *OpenRequest, opts ...grpc.CallOption) (*OpenResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(OpenResponse)
+	err := c.cc.Invoke(ctx, MeterService_Open_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *meterServiceClient) Mark(ctx context.Context, in *MarkRequest, opts ...grpc.CallOption) (*MarkResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MarkResponse)
+	err := c.cc.Invoke(ctx, MeterService_Mark_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *meterServiceClient) Close(ctx context.Context, in *CloseRequest, opts ...grpc.CallOption) (*CloseResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CloseResponse)
+	err := c.cc.Invoke(ctx, MeterService_Close_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *meterServiceClient) List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (*ListResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListResponse)
+	err := c.cc.Invoke(ctx, MeterService_List_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *meterServiceClient) Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &MeterService_ServiceDesc.Streams[1], MeterService_Watch_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchRequest, WatchResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type MeterService_WatchClient = grpc.ServerStreamingClient[WatchResponse]
+
 // MeterServiceServer is the server API for MeterService service.
 // All implementations must embed UnimplementedMeterServiceServer
 // for forward compatibility.
@@ -61,8 +135,18 @@ type MeterService_SessionClient = grpc.BidiStreamingClient[SessionRequest, Sessi
 // MeterService measures joules. It is on both sockets.
 type MeterServiceServer interface {
 	// Session holds any number of energy windows: each request is answered by one response with the same seq. The end of
-	// the stream orphans what is open on it.
+	// the stream orphans what is open on it: it ends there, and its result is kept for its owner.
 	Session(grpc.BidiStreamingServer[SessionRequest, SessionResponse]) error
+	// Open begins a detached window, for scripts: it is on no session, and ends by itself at its time limit. Mark and Close
+	// are for detached windows of the caller's alone.
+	Open(context.Context, *OpenRequest) (*OpenResponse, error)
+	Mark(context.Context, *MarkRequest) (*MarkResponse, error)
+	// Close ends a detached window. Of one that has ended by itself, or was orphaned, it returns the result once.
+	Close(context.Context, *CloseRequest) (*CloseResponse, error)
+	// List tells of the caller's own windows, and no counter is read for it.
+	List(context.Context, *ListRequest) (*ListResponse, error)
+	// Watch tells of the caller's own open windows again and again, at most 10 times a second.
+	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
 	mustEmbedUnimplementedMeterServiceServer()
 }
 
@@ -75,6 +159,21 @@ type UnimplementedMeterServiceServer struct{}
 
 func (UnimplementedMeterServiceServer) Session(grpc.BidiStreamingServer[SessionRequest, SessionResponse]) error {
 	return status.Error(codes.Unimplemented, "method Session not implemented")
+}
+func (UnimplementedMeterServiceServer) Open(context.Context, *OpenRequest) (*OpenResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Open not implemented")
+}
+func (UnimplementedMeterServiceServer) Mark(context.Context, *MarkRequest) (*MarkResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Mark not implemented")
+}
+func (UnimplementedMeterServiceServer) Close(context.Context, *CloseRequest) (*CloseResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Close not implemented")
+}
+func (UnimplementedMeterServiceServer) List(context.Context, *ListRequest) (*ListResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method List not implemented")
+}
+func (UnimplementedMeterServiceServer) Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error {
+	return status.Error(codes.Unimplemented, "method Watch not implemented")
 }
 func (UnimplementedMeterServiceServer) mustEmbedUnimplementedMeterServiceServer() {}
 func (UnimplementedMeterServiceServer) testEmbeddedByValue()                      {}
@@ -104,19 +203,124 @@ func _MeterService_Session_Handler(srv interface{}, stream grpc.ServerStream) er
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type MeterService_SessionServer = grpc.BidiStreamingServer[SessionRequest, SessionResponse]
 
+func _MeterService_Open_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(OpenRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MeterServiceServer).Open(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: MeterService_Open_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MeterServiceServer).Open(ctx, req.(*OpenRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _MeterService_Mark_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(MarkRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MeterServiceServer).Mark(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: MeterService_Mark_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MeterServiceServer).Mark(ctx, req.(*MarkRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _MeterService_Close_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CloseRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MeterServiceServer).Close(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: MeterService_Close_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MeterServiceServer).Close(ctx, req.(*CloseRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _MeterService_List_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MeterServiceServer).List(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: MeterService_List_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MeterServiceServer).List(ctx, req.(*ListRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _MeterService_Watch_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(MeterServiceServer).Watch(m, &grpc.GenericServerStream[WatchRequest, WatchResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type MeterService_WatchServer = grpc.ServerStreamingServer[WatchResponse]
+
 // MeterService_ServiceDesc is the grpc.ServiceDesc for MeterService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
 var MeterService_ServiceDesc = grpc.ServiceDesc{
 	ServiceName: "quner.v1.MeterService",
 	HandlerType: (*MeterServiceServer)(nil),
-	Methods:     []grpc.MethodDesc{},
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "Open",
+			Handler:    _MeterService_Open_Handler,
+		},
+		{
+			MethodName: "Mark",
+			Handler:    _MeterService_Mark_Handler,
+		},
+		{
+			MethodName: "Close",
+			Handler:    _MeterService_Close_Handler,
+		},
+		{
+			MethodName: "List",
+			Handler:    _MeterService_List_Handler,
+		},
+	},
 	Streams: []grpc.StreamDesc{
 		{
 			StreamName:    "Session",
 			Handler:       _MeterService_Session_Handler,
 			ServerStreams: true,
 			ClientStreams: true,
+		},
+		{
+			StreamName:    "Watch",
+			Handler:       _MeterService_Watch_Handler,
+			ServerStreams: true,
 		},
 	},
 	Metadata: "quner/v1/meter.proto",

@@ -1,0 +1,111 @@
+package meter
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/qunerd/quner/internal/unit"
+)
+
+const testBoot = "0f0e0d0c-1111-2222-3333-444455556666"
+
+// journalTree is a machine whose boot has an id and whose clock stands still.
+func journalTree(t testing.TB) *tree {
+	t.Helper()
+	tr := powercapTree(t, nil, "intel-rapl:0 package-0", "intel-rapl:0:0 dram")
+	tr.h.Clock = func() time.Duration { return 1000 * time.Second }
+	dir := filepath.Join(tr.dir, "proc/sys/kernel/random")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "boot_id"), []byte(testBoot+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return tr
+}
+
+func journaled(t testing.TB, tr *tree) *Meter {
+	t.Helper()
+	m, err := New(context.Background(), tr.h, Options{Journal: true}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// FuzzJournal gives a meter any text for its predecessor's windows: it starts, and what it takes up it can end, with
+// figures that add up.
+func FuzzJournal(f *testing.F) {
+	tr := journalTree(f)
+	m := journaled(f, tr)
+	for _, q := range []OpenRequest{
+		{Name: "a", Exact: true, Unit: "token", IdleWatts: map[string]float64{"cpu": 9}},
+		{Name: "b", Owner: 1, Detached: true, Limit: time.Hour}, {Name: "c", Owner: 4_000_000_000, Weight: 3},
+	} {
+		w, err := m.Open(context.Background(), q)
+		if err != nil {
+			f.Fatal(err)
+		}
+		if _, err := w.Mark(context.Background(), "s"); err != nil {
+			f.Fatal(err)
+		}
+	}
+	m.Tick(context.Background())
+	m.writeJournal(context.Background())
+	text, err := tr.h.Run.Read("quner-admin/windows.json")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text)
+	f.Add(bytes.ReplaceAll(text, []byte(`"at":`), []byte(`"at":-`)))
+	f.Add(bytes.ReplaceAll(text, []byte(`"weight":1`), []byte(`"weight":1e308`)))
+	f.Add(bytes.ReplaceAll(text, []byte(`"d":0`), []byte(`"d":1`)))
+	f.Add([]byte(`{"schema":1,"boot":"` + testBoot + `","clock_ns":5,"windows":[{"id":""}]}`))
+	f.Add([]byte("{"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		tr := journalTree(t)
+		if err := tr.h.Run.Mkdir("quner-admin", 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(tr.h.Run.File("quner-admin/windows.json"), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		m := journaled(t, tr)
+		n := m.OpenCount()
+		if r := m.loadJournal(); (r != nil && len(r.Windows) != n) || (r == nil && n != 0) {
+			t.Fatalf("%d windows of a journal of %+v", n, r)
+		}
+		m.writeJournal(context.Background()) // what was taken up can be written down again
+		if m.JournalTrouble() != nil {
+			t.Fatal(m.JournalTrouble())
+		}
+		if again := journaled(t, tr); again.OpenCount() != n {
+			t.Fatalf("%d windows, then %d", n, again.OpenCount())
+		}
+		var all []*Window
+		for _, w := range m.windows {
+			all = append(all, w)
+		}
+		for _, w := range all {
+			res, err := w.Close(context.Background(), CloseRequest{Work: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var sum unit.Energy
+			for _, d := range res.Devices {
+				sum += d.Energy
+			}
+			if res.Method == Sampled && sum != res.Energy {
+				t.Errorf("devices make %v, the window %v", sum, res.Energy)
+			}
+		}
+		if m.OpenCount() != 0 || len(m.owned) != 0 {
+			t.Errorf("%d windows left, of %d owners", m.OpenCount(), len(m.owned))
+		}
+	})
+}
