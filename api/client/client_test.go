@@ -165,7 +165,7 @@ func TestAbsentDaemonCostsTheFigureNotTheRequest(t *testing.T) {
 	c := dial(t, client.Options{Dir: t.TempDir()})
 	ran := false
 	r, err := c.Measure(t.Context(), client.MeasureOptions{Open: client.OpenOptions{Name: "request", Unit: "token"}},
-		func(context.Context) error { ran = true; return nil })
+		func(context.Context) (float64, error) { ran = true; return 0, nil })
 	if err != nil || !ran {
 		t.Fatalf("ran = %t, err = %v", ran, err)
 	}
@@ -218,7 +218,7 @@ func TestDaemonThatRestartsIsFoundAgain(t *testing.T) {
 func eventuallyMeasured(t *testing.T, c *client.Client) {
 	t.Helper()
 	for range 400 {
-		r, err := c.Measure(t.Context(), client.MeasureOptions{Open: client.OpenOptions{Name: "again"}}, func(context.Context) error { return nil })
+		r, err := c.Measure(t.Context(), client.MeasureOptions{Open: client.OpenOptions{Name: "again"}}, func(context.Context) (float64, error) { return 0, nil })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -295,7 +295,7 @@ func TestMeasureKeepsTheErrorOfWhatItMeasures(t *testing.T) {
 	listen(t, dir, new(meter))
 	c := dial(t, client.Options{Dir: dir})
 	boom := errors.New("boom")
-	r, err := c.Measure(t.Context(), client.MeasureOptions{}, func(context.Context) error { return boom })
+	r, err := c.Measure(t.Context(), client.MeasureOptions{}, func(context.Context) (float64, error) { return 0, boom })
 	if !errors.Is(err, boom) || !r.Measured() {
 		t.Errorf("err = %v, result %v", err, r)
 	}

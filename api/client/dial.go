@@ -33,7 +33,7 @@ type Options struct {
 	Dir     string        // in the place of /run; empty: $QUNER_SOCKET, else /run
 	Admin   bool          // the admin socket instead of the public one
 	Strict  bool          // an unreachable daemon is an error instead of an unknown result
-	Timeout time.Duration // bound on each command to the daemon; 0: DefaultTimeout
+	Timeout time.Duration // bound on each command to the daemon, also while it restarts; 0: DefaultTimeout
 }
 
 // SocketPath returns the path of the socket that o addresses.
@@ -46,7 +46,8 @@ func (o Options) SocketPath() string {
 }
 
 // Client is a connection to one daemon, with at most one metering session on it. It is safe for concurrent use and
-// connects anew by itself after the daemon was away.
+// connects anew by itself after the daemon was away. Windows that were open when the daemon went away it takes up again at
+// the one that comes next, within a minute of its start: their results have the reason daemon_restarted.
 type Client struct {
 	conn    *grpc.ClientConn
 	dialer  *dialer
@@ -55,6 +56,11 @@ type Client struct {
 
 	mu      sync.Mutex // guards session
 	session *session
+
+	windowsMu sync.Mutex // guards windows, and the session of each
+	windows   map[*Window]bool
+	closing   chan struct{} // closed by Close
+	resuming  sync.WaitGroup
 }
 
 // Dial connects to the daemon. If none can be reached it returns an error that wraps ErrUnreachable when o.Strict is
@@ -64,6 +70,8 @@ func Dial(ctx context.Context, o Options) (*Client, error) {
 		dialer:  &dialer{path: o.SocketPath(), admin: o.Admin},
 		strict:  o.Strict,
 		timeout: cmp.Or(o.Timeout, DefaultTimeout),
+		windows: map[*Window]bool{},
+		closing: make(chan struct{}),
 	}
 	conn, err := grpc.NewClient("passthrough:///qunerd",
 		grpc.WithContextDialer(c.dialer.dial),
@@ -108,6 +116,13 @@ func (c *Client) Conn() grpc.ClientConnInterface { return c.conn }
 
 // Close ends the session, which orphans the windows still open on it, and the connection.
 func (c *Client) Close() error {
+	c.windowsMu.Lock()
+	select {
+	case <-c.closing:
+	default:
+		close(c.closing)
+	}
+	c.windowsMu.Unlock()
 	c.mu.Lock()
 	s := c.session
 	c.session = nil
@@ -115,7 +130,9 @@ func (c *Client) Close() error {
 	if s != nil {
 		s.end()
 	}
-	return c.conn.Close()
+	err := c.conn.Close()
+	c.resuming.Wait()
+	return err
 }
 
 // dialer connects to one socket and remembers why it last could not: gRPC keeps only the text of that.

@@ -45,8 +45,8 @@ func ExampleClient_Measure() {
 	}
 	defer func() { _ = c.Close() }()
 
-	result, err := c.Measure(ctx, client.MeasureOptions{Open: client.OpenOptions{Name: "epoch"}}, func(context.Context) error {
-		return nil // train
+	result, err := c.Measure(ctx, client.MeasureOptions{Open: client.OpenOptions{Name: "epoch"}}, func(context.Context) (float64, error) {
+		return 1000, nil // samples trained with
 	})
 	fmt.Println(result, err)
 	// Output: unknown [daemon_unreachable] <nil>

@@ -19,6 +19,8 @@ type session struct {
 	cancel context.CancelFunc
 	done   chan struct{} // closed when no more answers come
 
+	resumed chan struct{} // closed after that, when its windows have been taken up elsewhere, or cannot be
+
 	sendMu sync.Mutex // one sender at a time on a stream
 
 	mu      sync.Mutex
@@ -50,10 +52,13 @@ func (c *Client) live() (*session, error) {
 		return nil, err
 	}
 	c.session = &session{
-		stream: stream, cancel: cancel, done: make(chan struct{}),
+		stream: stream, cancel: cancel, done: make(chan struct{}), resumed: make(chan struct{}),
 		waiting: make(map[uint64]chan *qunerv1.SessionResponse),
 	}
-	go c.session.receive()
+	go func(s *session) {
+		defer c.ended(s)
+		s.receive()
+	}(c.session)
 	return c.session, nil
 }
 

@@ -17,6 +17,7 @@ import (
 const (
 	ReasonUnreachable = "daemon_unreachable" // no daemon answered
 	ReasonRefused     = "refused"            // the daemon had no room, or failed
+	ReasonRestarted   = "daemon_restarted"   // the daemon was restarted and has given the window up
 )
 
 // OpenOptions describe a window. The zero value charges every GPU that is awake, the CPU packages and dram.
@@ -30,6 +31,7 @@ type OpenOptions struct {
 	Unit              string  // "token", "request"
 	HintJoulesPerUnit float64 // for an estimate when nothing can be measured
 	WaitEdge          bool    // open at the slowest counter's next step, at most one of its periods later
+	MayWake           bool    // a board that sleeps is woken for the window
 }
 
 // CloseOptions say what a window's work was.
@@ -43,7 +45,8 @@ type CloseOptions struct {
 // Window is an interval whose energy is being measured. It is for one user at a time.
 type Window struct {
 	client  *Client
-	session *session
+	session *session // by the client's windowsMu
+	lost    error    // likewise: why the daemon does not know it any longer
 	id      string
 	open    OpenOptions
 	opened  time.Time
@@ -54,7 +57,11 @@ type Window struct {
 // none unless the client is strict.
 func (c *Client) Open(ctx context.Context, o OpenOptions) (*Window, error) {
 	w := &Window{client: c, open: o, opened: time.Now()}
-	answer, err := w.command(ctx, openCommand(o))
+	s, err := c.live()
+	var answer *qunerv1.SessionResponse
+	if err == nil {
+		answer, err = s.do(ctx, openCommand(o), c.timeout)
+	}
 	if err != nil {
 		if err := c.tolerate(err); err != nil {
 			return nil, err
@@ -63,8 +70,12 @@ func (c *Client) Open(ctx context.Context, o OpenOptions) (*Window, error) {
 		return w, nil
 	}
 	w.id = answer.GetOpened().GetId()
+	c.track(w, s)
 	return w, nil
 }
+
+// ID returns the window's id; empty where nobody measures it.
+func (w *Window) ID() string { return w.id }
 
 // Measured tells whether the daemon measures this window, as far as is known.
 func (w *Window) Measured() bool { return w.cause == nil }
@@ -86,28 +97,20 @@ func (w *Window) Close(ctx context.Context, o CloseOptions) (Result, error) {
 		return w.unknown(o, w.cause), nil
 	}
 	answer, err := w.command(ctx, closeCommand(w.id, o))
+	w.client.untrack(w)
 	if err != nil {
 		return w.unknown(o, w.client.explain(err)), w.client.tolerate(err)
 	}
 	return Result{Window: answer.GetClosed()}, nil
 }
 
-// command sends one command on the session the window lives on; the first one finds it.
-func (w *Window) command(ctx context.Context, r *qunerv1.SessionRequest) (*qunerv1.SessionResponse, error) {
-	if w.session == nil {
-		s, err := w.client.live()
-		if err != nil {
-			return nil, err
-		}
-		w.session = s
-	}
-	return w.session.do(ctx, r, w.client.timeout)
-}
-
 // unknown is the result of a window that nobody measured.
 func (w *Window) unknown(o CloseOptions, cause error) Result {
 	reason := ReasonRefused
-	if unanswered(cause) {
+	switch {
+	case errors.Is(cause, errRestarted):
+		reason = ReasonRestarted
+	case unanswered(cause):
 		reason = ReasonUnreachable
 	}
 	return Result{Cause: cause, Window: &qunerv1.WindowResult{
@@ -124,7 +127,7 @@ func (c *Client) tolerate(err error) error {
 		return nil
 	case c.strict:
 		return c.explain(err)
-	case unanswered(err):
+	case unanswered(err), errors.Is(err, errRestarted):
 		return nil
 	}
 	switch status.Code(err) {
@@ -149,14 +152,25 @@ type MeasureOptions struct {
 	Close CloseOptions
 }
 
-// Measure runs f in a window of its own. The error is f's, joined with what the daemon had against the options; with an
-// error of f the result still tells what the attempt cost. f does not run if the window is refused.
-func (c *Client) Measure(ctx context.Context, o MeasureOptions, f func(context.Context) error) (Result, error) {
+// Measure runs f in a window of its own. f returns how much work it has done, in the window's unit; 0 leaves that to
+// o.Close.Work. The error is f's, joined with what the daemon had against the options; with an error of f the result still
+// tells what the attempt cost. f does not run if the window is refused. A panic of f closes the window and goes on.
+func (c *Client) Measure(ctx context.Context, o MeasureOptions, f func(context.Context) (work float64, err error)) (Result, error) {
 	w, err := c.Open(ctx, o.Open)
 	if err != nil {
 		return Result{}, fmt.Errorf("window %q: %w", o.Open.Name, err)
 	}
-	fErr := f(ctx)
+	closed := false
+	defer func() {
+		if !closed { // f has panicked
+			_, _ = w.Close(ctx, o.Close)
+		}
+	}()
+	work, fErr := f(ctx)
+	closed = true
+	if work != 0 {
+		o.Close.Work = work
+	}
 	result, err := w.Close(ctx, o.Close)
 	return result, errors.Join(fErr, err)
 }
@@ -165,7 +179,7 @@ func openCommand(o OpenOptions) *qunerv1.SessionRequest {
 	return &qunerv1.SessionRequest{Command: &qunerv1.SessionRequest_Open{Open: &qunerv1.OpenWindow{
 		Name: cmp.Or(o.Name, "window"), Devices: o.Devices, IdleWatts: o.IdleWatts, IdleWattsUncertainty: o.IdleWattsPlus,
 		Weight: o.Weight, Workload: o.Workload, Unit: o.Unit, HintJoulesPerUnit: o.HintJoulesPerUnit,
-		WaitEdge: o.WaitEdge,
+		WaitEdge: o.WaitEdge, MayWake: o.MayWake,
 	}}}
 }
 

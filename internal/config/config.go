@@ -34,10 +34,12 @@ type Detector struct {
 	Ticks int     // consecutive agreeing ticks before a switch
 }
 
-// Limits bound the energy windows open at once.
+// Limits bound the energy windows.
 type Limits struct {
-	WindowsPerUID int
-	Windows       int
+	WindowsPerUID int           // open at once of one user
+	Windows       int           // open at once
+	WindowLife    time.Duration // of a detached window, the most that may be asked for
+	ResultsPerUID int           // of windows that have ended, kept of one user
 }
 
 // Serving bounds what callers may take of the sockets.
@@ -58,7 +60,7 @@ func Default() Config {
 		Tick:            10 * time.Second,
 		UntunedTraining: "found",
 		Detector:        Detector{GPU: 0.30, Load: 0.60, Ticks: 3},
-		Limits:          Limits{WindowsPerUID: 1024, Windows: 4096},
+		Limits:          Limits{WindowsPerUID: 1024, Windows: 4096, WindowLife: 24 * time.Hour, ResultsPerUID: 1024},
 		Serving: Serving{
 			ConnectionsPerUID: 128, Connections: 512, AdminConnections: 16,
 			StreamsPerConn: 128, MessageBytes: 256 << 10,

@@ -27,6 +27,8 @@ func settings(c *Config) map[string]setting {
 
 		"limits.windows_per_uid":        integer(&c.Limits.WindowsPerUID, 1, 65536),
 		"limits.windows":                integer(&c.Limits.Windows, 1, 65536),
+		"limits.window_life":            duration(&c.Limits.WindowLife, time.Minute, 24*time.Hour),
+		"limits.results_per_uid":        integer(&c.Limits.ResultsPerUID, 1, 65536),
 		"limits.connections_per_uid":    integer(&c.Serving.ConnectionsPerUID, 1, 65536),
 		"limits.connections":            integer(&c.Serving.Connections, 2, 65536),
 		"limits.admin_connections":      integer(&c.Serving.AdminConnections, 1, 65535),

@@ -174,7 +174,10 @@ func (s *state) load(h *host.Host, log *slog.Logger) {
 
 // MeterOptions are the meter's limits as the owner configured them.
 func MeterOptions(cfg config.Config) meter.Options {
-	return meter.Options{MaxWindows: cfg.Limits.Windows, MaxPerOwner: cfg.Limits.WindowsPerUID}
+	return meter.Options{
+		MaxWindows: cfg.Limits.Windows, MaxPerOwner: cfg.Limits.WindowsPerUID,
+		MaxLife: cfg.Limits.WindowLife, KeepResults: cfg.Limits.ResultsPerUID, Journal: true,
+	}
 }
 
 // Meter returns the daemon's meter: the hot path that needs no loop.
@@ -262,11 +265,21 @@ func (d *Daemon) shutdown(ctx context.Context, s *state) error {
 	if err != nil {
 		return fmt.Errorf("restore at stop: %w", err)
 	}
+	d.meter.SetCondition(ctx, "")
 	return nil
 }
 
-// Close lets the GPU driver go. Call it after Run has returned and the server has stopped.
-func (d *Daemon) Close() error { return d.host.GPUs.Close() }
+// Close writes down the energy windows that are open, for the daemon that comes next, and lets the GPU driver go. Call it
+// after Run has returned and the server has stopped.
+func (d *Daemon) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), suspendTimeout)
+	defer cancel()
+	d.meter.Suspend(ctx)
+	return d.host.GPUs.Close()
+}
+
+// suspendTimeout bounds the last look at the counters.
+const suspendTimeout = 5 * time.Second
 
 // do runs f on the loop and waits for it. The caller's ctx bounds the wait for the loop alone: once f has begun it runs to
 // its end, on a context of the daemon's own, whatever becomes of the caller. Half a change is worse than one too many.

@@ -31,8 +31,7 @@ func (d *Daemon) take(ctx context.Context, s *state, next config.Config) {
 	d.cfg.Detector, d.cfg.Limits = next.Detector, next.Limits
 	s.ticker.Reset(next.Tick)
 	s.detector.Adjust(profiles.Thresholds(next.Detector))
-	limits := MeterOptions(next)
-	d.meter.Limit(limits.MaxWindows, limits.MaxPerOwner)
+	d.meter.Limit(MeterOptions(next))
 	d.log.Info("configuration reloaded", "rest_after_restart", restart)
 	if s.sweep == nil && s.profile != profiles.Unknown {
 		_, _ = d.apply(ctx, s, byDaemon("reload")) // what it came to is in the status and the log

@@ -45,6 +45,11 @@ func (d *Daemon) publish(s *state) {
 	} else {
 		delete(s.degraded, "history")
 	}
+	if err := d.meter.JournalTrouble(); err != nil {
+		s.degraded["windows"] = fmt.Sprintf("open energy windows would not survive a restart: %v", err)
+	} else {
+		delete(s.degraded, "windows")
+	}
 	for _, subject := range slices.Sorted(maps.Keys(s.degraded)) {
 		now.Degraded = append(now.Degraded, s.degraded[subject])
 	}

@@ -91,6 +91,9 @@ func (p *part) secondsUntil(at stamp) float64 {
 
 // floorAt is the window's floor under a condition; nil where none is known.
 func (p *part) floorAt(condition string) *Floor {
+	if p.book == nil && p.books != nil {
+		p.book = p.books.Load()
+	}
 	if p.book == nil || p.level == unseen {
 		return nil
 	}

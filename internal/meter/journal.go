@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,13 +26,17 @@ const (
 	journalBytes = host.MaxFile - 128<<10
 	// journalStages is how many stages of a window are written down by themselves; those before are put together.
 	journalStages = 32
+	// journalEpochs is how many changes of the operating point are: a window that saw more has no floor of the host's.
+	journalEpochs = 16
 )
 
 // journal is where the windows that are open are written down.
 type journal struct {
 	file    host.StateFile
-	written bool  // something is there
-	trouble error // why the newest are not on disk
+	boot    string
+	written bool              // something is there
+	sum     [sha256.Size]byte // of what was written last, but for the time
+	trouble error             // why the newest are not on disk
 }
 
 // journalRecord is the file. Times are the host's monotonic clock in ns.
@@ -46,16 +51,24 @@ type journalRecord struct {
 
 // deviceRecord is a device's timeline at its base.
 type deviceRecord struct {
-	Name     string       `json:"name"`
-	Backend  Backend      `json:"backend"`
-	Counts   bool         `json:"counts"` // value is a counter's, which goes on without us
-	Value    unit.Energy  `json:"value_uj"`
-	Base     int64        `json:"base_ns"`
-	Asleep   int64        `json:"asleep_ns"`
-	Totals   totalsRecord `json:"totals"`
-	Measured unit.Energy  `json:"measured_uj"`
-	Loose    [2]float64   `json:"loose_uj"`
-	Notes    []noteRecord `json:"notes,omitempty"`
+	Name     string        `json:"name"`
+	Backend  Backend       `json:"backend"`
+	Counts   bool          `json:"counts"` // value is a counter's, which goes on without us
+	Value    unit.Energy   `json:"value_uj"`
+	Base     int64         `json:"base_ns"`
+	Asleep   int64         `json:"asleep_ns"`
+	Totals   totalsRecord  `json:"totals"`
+	Measured unit.Energy   `json:"measured_uj"`
+	Loose    [2]float64    `json:"loose_uj"`
+	Notes    []noteRecord  `json:"notes,omitempty"`
+	Epochs   []epochRecord `json:"epochs"` // the newest last; there is one at least
+}
+
+// epochRecord is a stretch under one condition.
+type epochRecord struct {
+	Condition string       `json:"condition"`
+	At        int64        `json:"at"` // 0: nobody remembers its begin
+	Totals    totalsRecord `json:"t"`
 }
 
 // totalsRecord is energy, phi (whole and fraction each), psi, measured and together.
@@ -108,12 +121,14 @@ type partRecord struct {
 	Before  unit.Power   `json:"before,omitempty"`
 	Took    int64        `json:"took,omitempty"`
 	Portion float64      `json:"portion,omitempty"`
-	Told    [2]float64   `json:"told"` // µJ and seconds
+	Told    [5]float64   `json:"told"` // µJ and seconds; of the own floor µJ, ± µJ and seconds without
+	Floors  bool         `json:"floors,omitempty"`
+	Level   restState    `json:"level,omitempty"`
 }
 
 // openJournal is where the meter writes its windows down.
 func (m *Meter) openJournal() *journal {
-	return &journal{file: host.StateFile{
+	return &journal{boot: m.host.BootID(), file: host.StateFile{
 		Dir: m.host.Run.Sub(journalDir), Name: journalName, Schema: journalSchema, Log: m.log,
 	}}
 }
@@ -128,18 +143,12 @@ func (m *Meter) JournalTrouble() error {
 	return m.journal.trouble
 }
 
-// Suspend writes down what is open, read for the last time, for the meter that comes next. The operating point in force
-// is taken to end here. The meter is to be used no more.
+// Suspend writes down what is open, read for the last time, for the meter that comes next. The meter is to be used no more.
 func (m *Meter) Suspend(ctx context.Context) {
 	if m.journal == nil || m.OpenCount() == 0 {
 		return
 	}
 	m.beat(ctx)
-	m.mu.Lock()
-	if m.condition != "" {
-		m.changes++
-	}
-	m.mu.Unlock()
 	m.writeJournal(ctx)
 }
 
@@ -149,12 +158,16 @@ func (m *Meter) writeJournal(ctx context.Context) {
 	if j == nil {
 		return
 	}
-	data, n, err := m.encode(ctx)
+	data, sum, n, err := m.encode(ctx)
 	switch {
 	case err != nil:
+	case n > 0 && j.written && sum == j.sum: // windows on no device
 	case n > 0:
-		err = errors.Join(j.file.Dir.Mkdir(".", 0o700), j.file.Dir.ReplaceVolatile(journalName, data, 0o600))
-		j.written = true
+		if !j.written {
+			err = j.file.Dir.Mkdir(".", 0o700)
+		}
+		err = errors.Join(err, j.file.Dir.ReplaceVolatile(journalName, data, 0o600))
+		j.written, j.sum = true, sum
 	case j.written:
 		err = j.file.Dir.Remove(journalName)
 		j.written = err != nil
@@ -171,16 +184,15 @@ func (m *Meter) writeJournal(ctx context.Context) {
 	}
 }
 
-// encode writes the windows down, n of them: of each owner in turn, as far as there is room. What does not fit is an error
-// beside the rest.
-func (m *Meter) encode(ctx context.Context) (data []byte, n int, err error) {
+// encode writes the windows down, n of them: of each owner in turn, as far as there is room. The sum is of all but the time.
+func (m *Meter) encode(ctx context.Context) (data []byte, sum [sha256.Size]byte, n int, err error) {
 	r, windows := m.record(ctx)
 	var list bytes.Buffer
 	left := 0
 	for _, w := range windows {
 		one, err := json.Marshal(w)
 		if err != nil {
-			return nil, 0, fmt.Errorf("window %s: %w", w.ID, err)
+			return nil, sum, 0, fmt.Errorf("window %s: %w", w.ID, err)
 		}
 		if list.Len()+len(one) > journalBytes {
 			left++
@@ -193,17 +205,24 @@ func (m *Meter) encode(ctx context.Context) (data []byte, n int, err error) {
 	}
 	head, err := json.Marshal(r)
 	if err != nil {
-		return nil, 0, err
+		return nil, sum, 0, err
 	}
+	timeless := r
+	timeless.Clock = 0
+	devices, _ := json.Marshal(timeless) // it was marshalled just now
+	digest := sha256.New()
+	_, _ = digest.Write(devices)
+	_, _ = digest.Write(list.Bytes())
+	digest.Sum(sum[:0])
 	// The list of windows is last and is empty in the head.
 	data = slices.Concat(bytes.TrimSuffix(head, []byte("[]}")), []byte{'['}, list.Bytes(), []byte("]}\n"))
 	if len(data) > host.MaxFile {
-		return nil, 0, fmt.Errorf("%s: %w", journalName, host.ErrFull)
+		return nil, sum, 0, fmt.Errorf("%s: %w", journalName, host.ErrFull)
 	}
 	if left > 0 && m.journal.trouble == nil {
 		m.log.Warn("not all open windows have room in the journal", "left_out", left)
 	}
-	return data, n, nil
+	return data, sum, n, nil
 }
 
 // record makes the picture of the devices, and of the windows in the order in which they are to be written.
@@ -212,7 +231,7 @@ func (m *Meter) record(ctx context.Context) (journalRecord, []windowRecord) {
 	ns := func(t time.Time) int64 { return int64(clock + t.Sub(now)) }
 	m.mu.Lock()
 	r := journalRecord{
-		Schema: journalSchema, Boot: m.host.BootID(), Clock: int64(clock), Condition: m.condition, Windows: []windowRecord{},
+		Schema: journalSchema, Boot: m.journal.boot, Clock: int64(clock), Condition: m.condition, Windows: []windowRecord{},
 	}
 	var windows []*Window
 	var records []windowRecord
@@ -305,6 +324,13 @@ func (d *device) record(ctx context.Context, r *journalRecord, windows []*Window
 	for _, n := range t.notes {
 		device.Notes = append(device.Notes, noteRecord{ns(n.from), ns(n.to), n.reason, n.gap})
 	}
+	for _, e := range t.epochs[max(0, len(t.epochs)-journalEpochs):] {
+		one := epochRecord{Condition: e.condition, Totals: e.begin.totals.record()}
+		if !e.begin.at.IsZero() {
+			one.At = ns(e.begin.at)
+		}
+		device.Epochs = append(device.Epochs, one)
+	}
 	used := false
 	for i, w := range windows {
 		for j := range w.parts {
@@ -320,11 +346,12 @@ func (d *device) record(ctx context.Context, r *journalRecord, windows []*Window
 }
 
 func (p *part) record(device int, ns func(time.Time) int64) partRecord {
-	r := partRecord{Device: device, Coarse: p.coarse, Joined: p.joined}
+	r := partRecord{Device: device, Coarse: p.coarse, Joined: p.joined, Floors: p.book != nil || p.books != nil, Level: p.level}
 	if p.joined {
 		r.At, r.Totals = ns(p.opened.at), p.opened.totals.record()
 		r.Blur, r.Before, r.Took, r.Portion = int64(p.blur), p.before, int64(p.took), p.portion
-		r.Told = [2]float64{float64(p.told.gross), round6(p.told.seconds)}
+		own := p.told.own
+		r.Told = [5]float64{float64(p.told.gross), round6(p.told.seconds), round6(own.uj), round6(own.err), round6(own.missing)}
 	}
 	return r
 }
@@ -350,7 +377,7 @@ func (r totalsRecord) totals() totals {
 func (m *Meter) loadJournal() *journalRecord {
 	f := m.journal.file
 	var found *journalRecord
-	now, boot := int64(m.host.Monotonic()), m.host.BootID()
+	now, boot := int64(m.host.Monotonic()), m.journal.boot
 	err := f.Load(func(data []byte) error {
 		var r journalRecord
 		err := f.Decode(data, &r, func() error { return r.check(boot, now) })

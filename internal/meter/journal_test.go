@@ -51,15 +51,17 @@ func live(t *testing.T, sim *hostsim.Sim, suspend bool, f func(*rig)) {
 	}
 	var running sync.WaitGroup
 	running.Go(func() { _ = m.Run(ctx) })
+	defer func() {
+		cancel()
+		running.Wait()
+		if suspend {
+			m.Suspend(context.Background())
+		}
+		if err := h.GPUs.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
 	f(r)
-	cancel()
-	running.Wait()
-	if suspend {
-		m.Suspend(context.Background())
-	}
-	if err := h.GPUs.Close(); err != nil {
-		t.Error(err)
-	}
 }
 
 func truth(sim *hostsim.Sim) unit.Energy {
@@ -249,6 +251,39 @@ func TestJournalGoesWithItsLastWindow(t *testing.T) {
 			time.Sleep(1100 * time.Millisecond)
 			if _, err := os.Stat(file); err == nil {
 				t.Error("a journal of nothing is left")
+			}
+		})
+	})
+}
+
+// A window keeps the floors of the points it has seen, over the meter's end too.
+func TestFloorsOutliveTheMeter(t *testing.T) {
+	lives(t, "workstation", func(t *testing.T, sim *hostsim.Sim) {
+		ctx, me := context.Background(), meter.Viewer{UID: 7, Exact: true}
+		floors := []meter.Floor{certificate("cpu/package-0", "", 9, 0), certificate("cpu/package-0", "b", 5, 0)}
+		var id string
+		live(t, sim, true, func(r *rig) {
+			r.SetFloors(floors)
+			id = r.open(meter.OpenRequest{Owner: 7, Exact: true, Devices: []string{"cpu/package-0"}}).ID()
+			time.Sleep(10 * time.Second)
+			r.SetCondition(ctx, "b")
+			time.Sleep(10 * time.Second)
+		})
+		live(t, sim, false, func(r *rig) {
+			r.SetFloors(floors)
+			r.SetCondition(ctx, "b")
+			time.Sleep(10 * time.Second)
+			r.SetCondition(ctx, "")
+			time.Sleep(10 * time.Second)
+			w, err := r.Resume(id, me)
+			if err != nil {
+				t.Fatal(err)
+			}
+			res := r.close(w, meter.CloseRequest{})
+			within(t, "floor", res.Floor, (20*9+20*5)*unit.Joule, unit.Joule/10)
+			has(t, res.Reasons, meter.ReasonPointChanged, meter.ReasonRestarted)
+			if !res.AboveIdle {
+				t.Error("no floor")
 			}
 		})
 	})

@@ -152,5 +152,6 @@ type Ended struct {
 // Kept returns the results that are kept of the viewer's windows, the oldest first, and how many are kept at most, for
 // KeepTime each.
 func (m *Meter) Kept(v Viewer) (results []Ended, most int) {
-	return m.kept.list(v), m.opts.KeepResults
+	_, most = m.bounds()
+	return m.kept.list(v), most
 }

@@ -58,9 +58,16 @@ func (m *Meter) lifeOf(w *Window) life {
 	}
 	limit := w.req.Limit
 	if limit == 0 {
-		limit = m.opts.MaxLife
+		limit, _ = m.bounds()
 	}
 	return life{until: w.opened.Add(limit), detached: true}
+}
+
+// bounds returns the most that a detached window may last, and how many results are kept of one uid.
+func (m *Meter) bounds() (life time.Duration, results int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.opts.MaxLife, m.opts.KeepResults
 }
 
 // lookup finds an open window. A foreign one is not there.
@@ -195,9 +202,10 @@ func (w *Window) end(ctx context.Context, r CloseRequest, asked time.Time, why .
 	w.absent = append(slices.Clip(w.absent), why...)
 	res := w.result(r, asked, ends)
 	if !w.req.Observe {
+		_, most := w.m.bounds()
 		w.m.kept.put(shelved{
 			Result: res, Ended: time.Now(), owner: w.req.Owner, exact: w.req.Exact, hint: w.req.HintJoulesPerUnit, due: len(why) > 0,
-		}, w.m.opts.KeepResults)
+		}, most)
 	}
 	w.m.dismiss(w)
 	if r.RequireSampled && res.Method != Sampled {

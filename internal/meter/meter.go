@@ -232,6 +232,7 @@ func (m *Meter) heartbeats(ctx context.Context) {
 			m.beat(ctx)
 			m.pulse(ctx)
 		}
+		m.writeJournal(ctx) // the last window may have ended since
 	}
 }
 
@@ -329,12 +330,12 @@ func (m *Meter) Condition() string {
 	return m.condition
 }
 
-// Limit changes how many windows may be open, in all and of one uid; 0 is the default. Those that are open stay.
-func (m *Meter) Limit(windows, perOwner int) {
-	o := Options{MaxWindows: windows, MaxPerOwner: perOwner}.withDefaults()
+// Limit changes the limits of windows and of results; a zero field is the default. Windows that are open stay.
+func (m *Meter) Limit(o Options) {
+	o = o.withDefaults()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.opts.MaxWindows, m.opts.MaxPerOwner = o.MaxWindows, o.MaxPerOwner
+	m.opts.MaxWindows, m.opts.MaxPerOwner, m.opts.MaxLife, m.opts.KeepResults = o.MaxWindows, o.MaxPerOwner, o.MaxLife, o.KeepResults
 }
 
 // OpenCount returns how many windows are open.

@@ -70,7 +70,10 @@ func (m *Meter) window(r *windowRecord, devices []deviceRecord, now time.Time, a
 		name := devices[p.Device].Name
 		switch d := m.device(name); {
 		case d != nil:
-			w.parts = append(w.parts, part{device: d, coarse: p.Coarse, member: member{weight: weightOf(r.Weight)}})
+			w.parts = append(w.parts, part{device: d, coarse: p.Coarse, member: member{weight: weightOf(r.Weight)}, level: p.Level})
+			if p.Floors {
+				w.parts[len(w.parts)-1].books = &m.floors
+			}
 		case m.psys != nil && m.psys.name == name: // it was written last
 			w.parts = append(w.parts, part{device: m.psys, coarse: p.Coarse})
 			w.psys = &w.parts[len(w.parts)-1]
@@ -132,6 +135,17 @@ func (t *timeline) resume(r *deviceRecord, counts bool, at func(int64) time.Time
 		t.counter.base = reading{value: r.Value, at: base, asleep: time.Duration(r.Asleep)}
 		t.counter.hasBase = true
 	}
+	t.epochs = t.epochs[:0]
+	for _, e := range r.Epochs {
+		one := epoch{condition: e.Condition}
+		if e.At != 0 {
+			one.begin = t.stampAt(at(e.At))
+			if !one.begin.at.After(base) {
+				one.begin.totals = e.Totals.totals()
+			}
+		}
+		t.epochs = append(t.epochs, one)
+	}
 }
 
 // resume puts the part where it was. Windows come in the order in which they were opened.
@@ -143,7 +157,7 @@ func (p *part) resume(r *partRecord, at func(int64) time.Time) {
 		p.opened.totals = r.Totals.totals()
 	}
 	p.blur, p.before, p.took, p.portion = time.Duration(r.Blur), r.Before, time.Duration(r.Took), r.Portion
-	p.told = span{unit.Energy(r.Told[0]), r.Told[1]}
+	p.told = span{unit.Energy(r.Told[0]), r.Told[1], ownFloor{uj: r.Told[2], err: r.Told[3], missing: r.Told[4]}}
 	p.falls = -1 // where in a step of the counter it began is not known any longer
 }
 
@@ -214,6 +228,14 @@ func (c *checker) device(d *deviceRecord, names map[string]bool) {
 	c.want(d.Value >= 0 && d.Measured > -1<<62, "value")
 	c.totals(d.Totals)
 	c.finite("loose", d.Loose[:]...)
+	c.want(len(d.Epochs) > 0 && len(d.Epochs) <= journalEpochs, "epochs")
+	for _, e := range d.Epochs {
+		c.want(len(e.Condition) <= 64<<10, "epoch")
+		if e.At != 0 {
+			c.past(e.At, "epoch")
+		}
+		c.totals(e.Totals)
+	}
 	c.want(len(d.Notes) <= maxNotes, "notes")
 	for _, n := range d.Notes {
 		c.past(n.From, "note")
@@ -263,6 +285,7 @@ func (c *checker) part(p *partRecord, devices int, seen map[int]bool) {
 	c.length(p.Took, "took")
 	c.want(p.Before >= 0 && p.Before < 1e15 && p.Portion >= 0 && p.Portion <= 1, "part")
 	c.finite("told", p.Told[:]...)
+	c.want(p.Level <= inContext, "level")
 }
 
 // isID reports whether a text is an id as newID makes them.

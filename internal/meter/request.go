@@ -20,8 +20,8 @@ func (m *Meter) check(r OpenRequest) error {
 	if !(r.Weight >= 0.001 && r.Weight <= 1000) {
 		return fmt.Errorf("weight %g: not 0.001 to 1000: %w", r.Weight, ErrBadRequest)
 	}
-	if r.Limit < 0 || r.Limit > m.opts.MaxLife {
-		return fmt.Errorf("time limit %v: not above 0 and up to %v: %w", r.Limit, m.opts.MaxLife, ErrBadRequest)
+	if longest, _ := m.bounds(); r.Limit < 0 || r.Limit > longest {
+		return fmt.Errorf("time limit %v: not above 0 and up to %v: %w", r.Limit, longest, ErrBadRequest)
 	}
 	if !amount(r.HintJoulesPerUnit) {
 		return fmt.Errorf("hint of %g joules a unit: not an amount: %w", r.HintJoulesPerUnit, ErrBadRequest)

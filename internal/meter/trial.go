@@ -27,7 +27,7 @@ const (
 	loadGrace = 5                // parts of work that may be the end of something
 	// displayShare is what a display may keep a board busy with that no process computes on.
 	displayShare = 0.05
-	partsMost = 600              // of one measurement
+	partsMost    = 600 // of one measurement
 )
 
 // FloorStep is how far the measurement of a floor has got.

@@ -34,14 +34,15 @@ type Window struct {
 type part struct {
 	member
 	device  *device
-	coarse  bool          // from tick to tick
-	before  unit.Power    // drawn just before it opened
-	took    time.Duration // by the reading it opened with
-	portion float64       // of the device's energy, just after it opened
-	falls   int           // of the stepper, when it opened
-	told    span          // what its stages so far were said to be
-	book    *floorBook    // the floors known when it opened; nil where its device has none
-	level   restState     // of the board, when it opened
+	coarse  bool                       // from tick to tick
+	before  unit.Power                 // drawn just before it opened
+	took    time.Duration              // by the reading it opened with
+	portion float64                    // of the device's energy, just after it opened
+	falls   int                        // of the stepper, when it opened
+	told    span                       // what its stages so far were said to be
+	book    *floorBook                 // the floors known when it opened; nil where its device has none
+	level   restState                  // of the board, when it opened
+	books   *atomic.Pointer[floorBook] // where the floors will be, of a window that outlived its meter
 }
 
 // Open begins a window.

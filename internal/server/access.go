@@ -35,6 +35,11 @@ func roles() map[string]role {
 		qunerv1.StatusService_ListPoints_FullMethodName:  anyone,
 
 		qunerv1.MeterService_Session_FullMethodName: anyone,
+		qunerv1.MeterService_Open_FullMethodName:    anyone,
+		qunerv1.MeterService_Mark_FullMethodName:    anyone,
+		qunerv1.MeterService_Close_FullMethodName:   anyone,
+		qunerv1.MeterService_List_FullMethodName:    anyone,
+		qunerv1.MeterService_Watch_FullMethodName:   anyone,
 
 		qunerv1.AdminService_SetMode_FullMethodName:      operator,
 		qunerv1.AdminService_Apply_FullMethodName:        operator,
@@ -55,6 +60,8 @@ var (
 	errDenied   = errors.New("permission denied")
 	errUnlisted = errors.New("no such method")
 	errTooMany  = errors.New("too many connections")
+
+	errTooManyWatch = errors.New("too many streams that watch windows: allowed are 4 of one user")
 )
 
 // access is who counts as an operator.

@@ -15,7 +15,7 @@ func openIn(o *qunerv1.OpenWindow, c caller) meter.OpenRequest {
 		Name: o.GetName(), Devices: o.GetDevices(),
 		IdleWatts: o.GetIdleWatts(), IdleWattsUncertainty: o.GetIdleWattsUncertainty(), Weight: o.GetWeight(),
 		Workload: o.GetWorkload(), Unit: o.GetUnit(), HintJoulesPerUnit: o.GetHintJoulesPerUnit(),
-		WaitEdge: o.GetWaitEdge(),
+		WaitEdge: o.GetWaitEdge(), MayWake: o.GetMayWake(),
 	}
 }
 

@@ -37,6 +37,7 @@ func codeOf(err error) codes.Code {
 		{errDenied, codes.PermissionDenied}, // its only source
 		{errUnlisted, codes.Unimplemented},
 		{errTooMany, codes.ResourceExhausted},
+		{errTooManyWatch, codes.ResourceExhausted},
 		{errBadRequest, codes.InvalidArgument},
 
 		{daemon.ErrStopped, codes.Unavailable},
@@ -50,6 +51,7 @@ func codeOf(err error) codes.Code {
 		{meter.ErrBadRequest, codes.InvalidArgument},
 		{meter.ErrUnknownDevice, codes.FailedPrecondition},
 		{meter.ErrNotSampled, codes.FailedPrecondition},
+		{meter.ErrOnSession, codes.FailedPrecondition},
 
 		{profiles.ErrNoPoint, codes.NotFound},
 		{host.ErrFull, codes.ResourceExhausted},

@@ -226,6 +226,13 @@ func startWith(t testing.TB, edit func(*Options), newMeter func(dir string) *met
 
 func aMeter(t testing.TB, dir string) *meter.Meter {
 	t.Helper()
+	m, _ := simulated(t, dir)
+	return m
+}
+
+// simulated is a meter on a simulated workstation, with the machine.
+func simulated(t testing.TB, dir string) (*meter.Meter, *hostsim.Sim) {
+	t.Helper()
 	fixture, err := hostsim.Load("workstation")
 	if err != nil {
 		t.Fatal(err)
@@ -247,7 +254,7 @@ func aMeter(t testing.TB, dir string) *meter.Meter {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return m
+	return m, sim
 }
 
 func (s *stand) public() string { return s.run.File("quner/quner.sock") }
@@ -262,9 +269,11 @@ func dial(t testing.TB, path string) *grpc.ClientConn {
 	})
 }
 
+func insecureCreds() grpc.DialOption { return grpc.WithTransportCredentials(insecure.NewCredentials()) }
+
 func dialWith(t testing.TB, connect func(context.Context) (net.Conn, error)) *grpc.ClientConn {
 	t.Helper()
-	conn, err := grpc.NewClient("passthrough:///quner", grpc.WithTransportCredentials(insecure.NewCredentials()),
+	conn, err := grpc.NewClient("passthrough:///quner", insecureCreds(),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return connect(ctx) }))
 	if err != nil {
 		t.Fatal(err)

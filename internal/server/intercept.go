@@ -14,6 +14,7 @@ import (
 
 	qunerv1 "github.com/qunerd/quner/api/quner/v1"
 	"github.com/qunerd/quner/internal/daemon"
+	"github.com/qunerd/quner/internal/meter"
 )
 
 // caller is who makes a call, and where it came in.
@@ -31,6 +32,9 @@ func callerOf(ctx context.Context) caller {
 	c, _ := ctx.Value(callerKey{}).(caller)
 	return c
 }
+
+// viewer is the caller as the meter knows one.
+func (c caller) viewer() meter.Viewer { return meter.Viewer{UID: c.UID, Exact: c.exact} }
 
 // forDaemon is the caller as the daemon knows one.
 func (c caller) forDaemon() daemon.Caller { return daemon.Caller{UID: c.UID, PID: c.PID} }

@@ -97,6 +97,7 @@ type Server struct {
 	roles  map[string]role
 	access access
 	doctor sharedDoctor
+	watch  watchers
 
 	stopping chan struct{} // closed when no new call is taken and streams are to end
 }
@@ -108,6 +109,16 @@ func New(d Daemon, m *meter.Meter, o Options, log *slog.Logger) *Server {
 		roles: roles(), access: access{self: uint32(os.Geteuid())}, //nolint:gosec // a uid
 		doctor:   sharedDoctor{daemon: d},
 		stopping: make(chan struct{}),
+	}
+}
+
+// isStopping reports whether streams are to end.
+func (s *Server) isStopping() bool {
+	select {
+	case <-s.stopping:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
+	"slices"
 
 	"google.golang.org/grpc"
 
@@ -17,11 +19,16 @@ type meterService struct {
 	server *Server
 }
 
-// Session answers commands in their order until the caller ends the stream, goes away, or the server stops; then the
-// windows still open are abandoned. A command that is refused is answered by an error, and the session goes on.
+// Session answers commands in their order until the caller ends the stream or goes away; then the windows still open are
+// orphaned. When the server stops they stay open, for the daemon that comes next. A command that is refused is answered by
+// an error, and the session goes on.
 func (m *meterService) Session(stream grpc.BidiStreamingServer[qunerv1.SessionRequest, qunerv1.SessionResponse]) error {
 	s := newSession(m.server.meter, callerOf(stream.Context()))
-	defer s.end()
+	defer func() {
+		if !m.server.isStopping() {
+			s.end()
+		}
+	}()
 	for {
 		request, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -47,11 +54,9 @@ func newSession(m *meter.Meter, c caller) *session {
 	return &session{meter: m, caller: c, windows: map[string]*meter.Window{}}
 }
 
-// end abandons what is open.
+// end orphans what is open.
 func (s *session) end() {
-	for _, w := range s.windows {
-		w.Abandon()
-	}
+	s.meter.Orphan(slices.Collect(maps.Values(s.windows))...)
 }
 
 func (s *session) answer(ctx context.Context, request *qunerv1.SessionRequest) *qunerv1.SessionResponse {
@@ -95,8 +100,15 @@ func (s *session) do(ctx context.Context, request *qunerv1.SessionRequest, answe
 			return err
 		}
 		answer.Event = &qunerv1.SessionResponse_Closed{Closed: resultOut(result)}
+	case *qunerv1.SessionRequest_Resume:
+		w, err := s.meter.Resume(c.Resume.GetId(), s.caller.viewer())
+		if err != nil {
+			return err
+		}
+		s.windows[w.ID()] = w
+		answer.Event = &qunerv1.SessionResponse_Resumed{Resumed: &qunerv1.WindowResumed{Id: w.ID(), Devices: w.Devices()}}
 	default:
-		return badRequest("request %d holds no command: allowed are open, mark, close", request.GetSeq())
+		return badRequest("request %d holds no command: allowed are open, mark, close, resume", request.GetSeq())
 	}
 	return nil
 }
