@@ -21,11 +21,14 @@ func twoAxes(seed uint64, sigma float64) ([]Axis, Trial) {
 
 func TestAxesAreSearchedInTurn(t *testing.T) {
 	axes, trial := twoAxes(1, 0)
-	var seen [][]int
-	r, err := Sweep(t.Context(), axes, func(ctx context.Context, s []int) (Sample, error) {
-		seen = append(seen, s)
-		return trial(ctx, s)
-	}, Options{MaxSlowdown: ample})
+	var seen [][]int // but for the last look at the corner
+	r, err := Sweep(t.Context(), axes, trial, Options{MaxSlowdown: ample, Progress: func(p Progress) {
+		if p.Phase != PhaseCorner {
+			seen = append(seen, p.At)
+		} else if p.At[1] != 1 {
+			t.Errorf("beside the corner, the second axis is in state %d", p.At[1])
+		}
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,9 +9,17 @@ const (
 	// leastWindows the best state has before it may be certified: one lucky window is no evidence.
 	leastWindows = 3
 	// A state whose speed is within speedErrors standard errors of the floor is measured again if the choice hangs on it,
-	// but at most to speedWindows: where exactly the floor lies is not worth the whole budget.
-	speedErrors  = 1.5
-	speedWindows = 8
+	// by more than this part of the band (matters), but at most to so many windows: where exactly the floor lies is not worth
+	// the whole budget.
+	speedErrors      = 2
+	speedWindowsOne  = 10 // on a single axis
+	speedWindowsMany = 5  // on each of several
+	matters          = 0.5
+	// lenient: a state is too slow if it is below the floor by more than so many standard errors. To refuse a state that is
+	// allowed costs more energy than one that is too slow by a fraction of a per cent costs time.
+	lenient = 0.5
+	// far: a rival whose cost is surely higher by so much is not one that could be mistaken for the best.
+	far = 0.03
 	// fasterWindows is how many windows it may take to certify a state that is faster than the best and in the band.
 	fasterWindows = 4
 	// looks is the part of the error allowed to certificates that is spent per look: one is sought after every window.
@@ -21,20 +29,35 @@ const (
 // found is the state that stands for the one found.
 func (x *search) found() int { return x.rep[x.axis.Found] }
 
+// against is the combination that speed is held against: the one found before the sweep. Where that was not measured, as
+// where it lies between the ends of an axis that does nothing, the state held so far stands for it.
+func (x *search) against() int {
+	if ref := x.rep[x.ref]; x.fit.n[ref] > 0 {
+		return ref
+	}
+	return x.found()
+}
+
 // allowed tells whether a state was measured and meets the speed floor by estimate. The state found always does: there
 // is nothing faster to go back to.
 func (x *search) allowed(s int) bool {
 	if x.fit.n[s] == 0 {
 		return false
 	}
-	d, _ := x.fit.diff(s, x.found(), qRate)
-	return s == x.found() || d >= x.floor
+	if s == x.found() || x.opts.Objective == AtRest {
+		return true
+	}
+	d, se := x.fit.diff(s, x.against(), qRate)
+	if len(x.axes) > 1 { // each axis would go a little below the floor
+		return d >= x.floor+lenient*se
+	}
+	return d >= x.floor-lenient*se
 }
 
 // best is the allowed state of least cost by estimate, in doubt the one found.
 func (x *search) best() int {
 	best := x.found()
-	for s := range x.fit.n {
+	for s := range x.states() {
 		if x.allowed(s) && x.fit.mean[s][qCost] < x.fit.mean[best][qCost] {
 			best = s
 		}
@@ -45,7 +68,7 @@ func (x *search) best() int {
 // rivals are the allowed states other than c.
 func (x *search) rivals(c int) []int {
 	var out []int
-	for s := range x.fit.n {
+	for s := range x.states() {
 		if s != c && x.allowed(s) {
 			out = append(out, s)
 		}
@@ -55,7 +78,18 @@ func (x *search) rivals(c int) []int {
 
 // critical is the t value of one of n comparisons that must hold together (Bonferroni), df degrees of freedom.
 func (x *search) critical(n int, df float64) float64 {
-	return tQuantile(1-(1-x.opts.Confidence)*looks/float64(max(n, 1)), df)
+	return x.quantile(1-(1-x.opts.Confidence)*looks/float64(max(n, 1)), df)
+}
+
+// contenders counts the rivals that could be mistaken for c: those far behind take no part of the error that is allowed.
+func (x *search) contenders(c int, rivals []int) int {
+	n := 0
+	for _, s := range rivals {
+		if d, se := x.fit.diff(c, s, qCost); !(d+3*se < -far) {
+			n++
+		}
+	}
+	return n
 }
 
 // margin is by how much (in ln of cost) the upper bound, at the t value t, of c's cost ÷ s's stays inside the band;
@@ -74,7 +108,7 @@ func (x *search) certified(c int) bool {
 		return false
 	}
 	rivals := x.rivals(c)
-	t := x.critical(len(rivals), x.fit.df)
+	t := x.critical(x.contenders(c, rivals), x.fit.df)
 	for _, s := range rivals {
 		if !(x.margin(c, s, t) >= 0) {
 			return false
@@ -86,7 +120,7 @@ func (x *search) certified(c int) bool {
 // unmeasured counts the states that still need a first window.
 func (x *search) unmeasured() int {
 	n := 0
-	for s := range x.fit.n {
+	for s := range x.states() {
 		if x.open(s) {
 			n++
 		}
@@ -99,7 +133,9 @@ func (x *search) refine(ctx context.Context) error {
 	if x.noEnergy || x.top == 0 {
 		return nil
 	}
-	x.phase = PhaseRefine
+	if x.phase != PhaseCorner {
+		x.phase = PhaseRefine
+	}
 	for {
 		s := x.doubt()
 		if s == Nothing {
@@ -119,7 +155,7 @@ func (x *search) doubt() int {
 		return best
 	}
 	rivals, rival, worst := x.rivals(best), Nothing, 0.0
-	t := x.critical(len(rivals), x.fit.df)
+	t := x.critical(x.contenders(best, rivals), x.fit.df)
 	for _, s := range rivals {
 		if m := x.margin(best, s, t); !(m >= worst) {
 			rival, worst = s, m
@@ -142,23 +178,45 @@ func (x *search) lesser(a, b int) int {
 	return b
 }
 
+func (x *search) speedWindows() int {
+	if len(x.axes) > 1 {
+		return speedWindowsMany
+	}
+	return speedWindowsOne
+}
+
 // speedDoubt is the state to measure next because the best, or one that would be better, is too near the speed floor.
 func (x *search) speedDoubt(best int) int {
-	found := x.found()
-	for s, n := range x.fit.n {
-		if s == found || n == 0 || n >= speedWindows {
+	ref := x.against()
+	for s := range x.states() {
+		n := x.fit.n[s]
+		if s == ref || s == x.found() || n == 0 || n >= x.speedWindows() {
 			continue
 		}
-		d, se := x.fit.diff(s, found, qRate)
+		d, se := x.fit.diff(s, ref, qRate)
 		if math.Abs(d-x.floor) >= speedErrors*se {
 			continue
 		}
-		cost, _ := x.fit.diff(s, best, qCost)
-		if s == best || !x.allowed(s) && cost < 0 {
-			return x.lesser(found, s)
+		if x.hangsOn(s, best) {
+			return x.lesser(ref, s)
 		}
 	}
 	return Nothing
+}
+
+// hangsOn tells whether the choice would leave the band if a state was allowed that is not, or the best one was not.
+func (x *search) hangsOn(s, best int) bool {
+	other, least := best, math.Inf(1)
+	if s == best {
+		for _, r := range x.rivals(best) {
+			if d, _ := x.fit.diff(r, best, qCost); d < least {
+				other, least = r, d
+			}
+		}
+		return !math.IsInf(least, 1) && least > math.Log1p(Band)*matters || other == best
+	}
+	d, _ := x.fit.diff(best, s, qCost)
+	return !x.allowed(s) && d > math.Log1p(Band)*matters
 }
 
 // fasterDoubt is the state to measure next because a state faster than the best is in the band, and a few windows, with
@@ -170,7 +228,7 @@ func (x *search) fasterDoubt(best int) int {
 			continue
 		}
 		rivals := x.rivals(s)
-		t, worst, blocker, within := x.critical(len(rivals), x.fit.df), math.Inf(1), s, true
+		t, worst, blocker, within := x.critical(x.contenders(s, rivals), x.fit.df), math.Inf(1), s, true
 		for _, r := range rivals {
 			d, _ := x.fit.diff(s, r, qCost)
 			v := 1/float64(max(x.fit.n[s], fasterWindows)) + 1/float64(max(x.fit.n[r], fasterWindows))
@@ -189,13 +247,13 @@ func (x *search) fasterDoubt(best int) int {
 }
 
 // choose is the fastest allowed state that is certified; where none is, the best by estimate.
-func (x *search) choose() (state int, certified bool) {
+func (x *search) choose() int {
 	if x.fit.n[x.found()] == 0 {
-		return x.axis.Found, false
+		return x.axis.Found
 	}
-	state = x.best()
-	certified = x.certified(state)
-	for s := range x.fit.n {
+	state := x.best()
+	certified := x.certified(state)
+	for s := range x.states() {
 		if x.allowed(s) && x.certified(s) && (!certified || x.fit.mean[s][qRate] >= x.fit.mean[state][qRate]) {
 			state, certified = s, true
 		}
@@ -203,7 +261,7 @@ func (x *search) choose() (state int, certified bool) {
 	if state == x.found() {
 		state = x.axis.Found // of states that are one, the one that is already set
 	}
-	return state, certified
+	return state
 }
 
 // more estimates from the measured spread how many further windows certify the best state; 0 if it is certified.
@@ -219,7 +277,7 @@ func (x *search) more() int {
 	}
 	more, df := 0, x.fit.df
 	for range 2 { // the second time with the degrees of freedom the further windows bring
-		t := x.critical(len(rivals), df)
+		t := x.critical(x.contenders(best, rivals), df)
 		need := make(map[int]int)
 		for _, s := range rivals {
 			d, _ := x.fit.diff(best, s, qCost)

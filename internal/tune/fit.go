@@ -25,18 +25,16 @@ type window struct {
 	y     figures
 }
 
-// lit tells whether the window has energy.
-func (w window) lit() bool { return !math.IsNaN(w.y[qWatts]) }
-
-// measure turns a valid sample into figures; what it does not tell is NaN. The device's watts fall back to the host's.
-func measure(s Sample, o Objective, device bool) figures {
+// measure turns a valid sample into figures of the axis at pos; what it does not tell is NaN. The device's watts fall back to
+// the host's.
+func measure(s Sample, o Objective, device bool, pos int) figures {
 	rate, watts := math.Log(s.Work/s.Seconds), math.NaN()
 	if s.hasEnergy() {
 		watts = math.Log(s.Joules / s.Seconds)
 	}
 	y := figures{qRate: rate, qWatts: watts, qDevice: watts, qJoules: watts - rate, qCost: o.cost(rate, watts)}
 	if device {
-		y[qDevice] = math.Log(s.Achieved)
+		y[qDevice] = math.Log(s.device(pos))
 	}
 	return y
 }

@@ -9,6 +9,18 @@ import (
 const (
 	// flatSpread: the ends of an axis whose power differs by less → the lever does nothing for this workload.
 	flatSpread = 0.05
+	// steepSpread: ends whose power differs by so much after one window each are not asked again; no noise that leaves
+	// anything to be found makes that of an axis that does nothing.
+	steepSpread = 0.2
+	// usual is the relative standard deviation of a window that is expected before there is one, as if learnt from so many
+	// (guessed) degrees of freedom.
+	usual   = 0.02
+	guessed = 2.0
+	// near: the power of two states differs by less, and so does their speed → what lies between is taken to lie between in
+	// cost too, give or take a part of the band.
+	near, nearFine = 0.08, 0.12
+	// fineStates: an axis of more states is a fine one, whose neighbours differ by less than the band.
+	fineStates = 12
 	// samePower: states whose power differs by less are one state, unless their speed (by as much) or their cost
 	// (by alike standard errors) speaks against it.
 	samePower = 0.015
@@ -17,15 +29,22 @@ const (
 	// window must hold by more.
 	bump = 0.05
 	// farBelow the speed floor (a factor of e^−0.1) a state must be before the ones below it are taken to be too slow.
-	farBelow = 0.1
+	farBelow = 0.06
 )
 
-// check measures both ends, there and back so that a linear drift falls out, and finds the axis flat if their power is
-// the same.
+// check measures both ends, there and back so that a linear drift falls out, and finds the axis flat if they are alike.
+// Ends that are far apart are not asked twice. What an earlier axis has measured of the upper one counts.
 func (x *search) check(ctx context.Context) error {
 	x.phase = PhaseCheck
 	order := []int{x.top, 0, 0, x.top}
-	for i := 0; x.fit.n[x.top] < x.opts.Repeats || x.fit.n[0] < x.opts.Repeats; i++ {
+	if x.fit.n[x.top] > 0 {
+		order = []int{0, x.top, 0, x.top}
+	}
+	enough := func(s int) bool { return x.fit.n[s] >= x.opts.Repeats }
+	for i := 0; !enough(x.top) || !enough(0); i++ {
+		if i > 0 && x.steep() {
+			break
+		}
 		if err := x.measure(ctx, order[i%len(order)]); err != nil {
 			return err
 		}
@@ -33,9 +52,30 @@ func (x *search) check(ctx context.Context) error {
 	if x.noEnergy = !x.lit(); x.noEnergy || x.top == 0 {
 		return nil
 	}
-	d, _ := x.fit.diff(x.top, 0, qDevice)
-	x.flat = math.Abs(d) < math.Log1p(flatSpread)
+	if x.flat = x.alike(x.top, 0); !x.flat {
+		x.stopped = x.hopeless()
+	}
 	return nil
+}
+
+// steep tells whether one window each of the ends is enough to see that the axis does something.
+func (x *search) steep() bool {
+	if !x.lit() || x.top == 0 || x.fit.n[x.top] == 0 || x.fit.n[0] == 0 {
+		return false
+	}
+	d, _ := x.fit.diff(x.top, 0, qDevice)
+	return math.Abs(d) > steepSpread
+}
+
+// alike tells whether two states draw the same: their device does, and neither the whole host's power nor the speed, whose
+// noise is reckoned with, speaks against it.
+func (x *search) alike(a, b int) bool {
+	device, _ := x.fit.diff(a, b, qDevice)
+	host, _ := x.fit.diff(a, b, qWatts)
+	speed, _ := x.fit.diff(a, b, qRate)
+	limit := math.Log1p(flatSpread)
+	return math.Abs(device) < limit && math.Abs(host) < limit+3*x.guess(qWatts, a, b) &&
+		math.Abs(speed) < 3*limit+2*x.guess(qRate, a, b)
 }
 
 // pass measures once every state that may matter: each time the middle of the widest gap, so that the order is never
@@ -67,6 +107,25 @@ func (x *search) open(s int) bool {
 // next is the middle of the longest run of open states, Nothing if there is none. The seed breaks ties.
 func (x *search) next() int {
 	best, length := Nothing, 0
+	for lo := range x.top {
+		if x.fit.n[lo] == 0 || !x.open(lo+1) {
+			continue
+		}
+		hi := lo + 1
+		for hi < x.top && x.fit.n[hi] == 0 {
+			hi++
+		}
+		if x.allowed(lo) || !x.allowed(hi) {
+			continue
+		}
+		power, _ := x.fit.diff(hi, lo, qDevice)
+		if s := x.crossing(lo, hi); s != Nothing && math.Abs(power) <= x.near() {
+			return s
+		}
+		if s := (lo + hi + x.rng.IntN(2)) / 2; x.open(s) {
+			return s
+		}
+	}
 	for s := 0; s <= x.top; s++ {
 		n := 0
 		for x.open(s + n) {
@@ -85,12 +144,25 @@ func (x *search) next() int {
 
 // settle closes the states that need no window.
 func (x *search) settle() {
-	t := tQuantile(x.opts.Confidence, x.fit.df)
+	t := x.quantile(x.opts.Confidence, x.fit.df+guessed)
 	x.settleSlow(t)
 	if !x.noEnergy {
 		x.merge()
 		x.settleCostly(t)
+		x.settleBetween()
 	}
+}
+
+// guess is the standard error of the difference of two states if the spread was known from a few windows before the
+// first. It serves decisions of where to measure, where some error must be reckoned with before there is a spread; what a
+// certificate says rests on the spread measured alone.
+func (x *search) guess(q quantity, a, b int) float64 {
+	expected := usual
+	if q == qRate {
+		expected /= 2
+	}
+	s2 := (guessed*expected*expected + x.fit.df*x.fit.s2[q]) / (guessed + x.fit.df)
+	return math.Sqrt(s2 * (1/float64(x.fit.n[a]) + 1/float64(x.fit.n[b])))
 }
 
 // settleSlow closes what lies below a state that is surely and by far too slow.
@@ -99,7 +171,7 @@ func (x *search) settleSlow(t float64) {
 		if x.fit.n[s] == 0 {
 			continue
 		}
-		if d, se := x.fit.diff(s, x.found(), qRate); d+t*se < x.floor-farBelow {
+		if d, _ := x.fit.diff(s, x.against(), qRate); d+t*x.guess(qRate, s, x.against()) < x.floor-farBelow {
 			for below := range s {
 				if x.open(below) {
 					x.skipped[below] = fmt.Sprintf("%s is already far below the speed floor", x.axis.States[s])
@@ -118,8 +190,8 @@ func (x *search) merge() {
 		}
 		power, _ := x.fit.diff(x.top, s, qDevice)
 		speed, _ := x.fit.diff(x.top, s, qRate)
-		cost, se := x.fit.diff(x.top, s, qCost)
-		if math.Abs(power) < samePower && math.Abs(speed) < samePower && math.Abs(cost) <= alike*se {
+		cost, _ := x.fit.diff(x.top, s, qCost)
+		if math.Abs(power) < samePower && math.Abs(speed) < samePower && math.Abs(cost) <= alike*x.guess(qCost, x.top, s) {
 			for m := s; m < x.top; m++ {
 				x.rep[m] = x.top
 			}
@@ -145,9 +217,64 @@ func (x *search) settleCostly(t float64) {
 			hi++
 		}
 		least := x.opts.Objective.cost(x.fit.mean[hi][qRate], x.fit.mean[lo][qWatts])
-		se := math.Sqrt(x.fit.s2[qCost] * (1/float64(x.fit.n[best]) + 1/float64(min(x.fit.n[lo], x.fit.n[hi]))))
-		if x.fit.mean[best][qCost]+t*se+bump < least+math.Log1p(Band) {
+		least2 := lo
+		if x.fit.n[hi] < x.fit.n[lo] {
+			least2 = hi
+		}
+		if x.fit.mean[best][qCost]+t*x.guess(qCost, best, least2)+bump < least+math.Log1p(Band) {
 			x.skipped[s] = fmt.Sprintf("cannot be better than %s", x.axis.States[best])
 		}
 	}
+}
+
+// settleBetween closes open states between two measured ones so near to each other that what lies between cannot be much
+// different. Where the speed floor runs between the two, that is true only if what could be gained down to it is little.
+func (x *search) settleBetween() {
+	for lo := 0; lo < x.top; lo++ {
+		if x.fit.n[lo] == 0 || !x.open(lo+1) {
+			continue
+		}
+		hi := lo + 1
+		for hi < x.top && x.fit.n[hi] == 0 {
+			hi++
+		}
+		power, _ := x.fit.diff(hi, lo, qDevice)
+		speed, _ := x.fit.diff(hi, lo, qRate)
+		host, _ := x.fit.diff(hi, lo, qWatts)
+		if max(math.Abs(power), math.Abs(speed), math.Abs(host)-x.guess(qWatts, hi, lo)) > x.near() || x.crossing(lo, hi) != Nothing {
+			continue
+		}
+		for s := lo + 1; s < hi; s++ {
+			if x.open(s) {
+				x.skipped[s] = fmt.Sprintf("between %s and %s, which are near", x.axis.States[lo], x.axis.States[hi])
+			}
+		}
+	}
+}
+
+// near is how far apart states may be for what lies between them to be known from them.
+func (x *search) near() float64 {
+	if len(x.axis.States) > fineStates {
+		return nearFine
+	}
+	return near
+}
+
+// crossing is the open state between lo and hi that is expected just above the speed floor, if hi is allowed, lo is too slow
+// and what is expected to be gained by it is worth a window; else Nothing.
+func (x *search) crossing(lo, hi int) int {
+	if x.allowed(lo) || !x.allowed(hi) {
+		return Nothing
+	}
+	slow, _ := x.fit.diff(lo, x.against(), qRate)
+	fast, _ := x.fit.diff(hi, x.against(), qRate)
+	share := (x.floor - slow) / (fast - slow) // of the way from lo to hi
+	s := lo + int(math.Ceil(share*float64(hi-lo)))
+	share = float64(s-lo) / float64(hi-lo)
+	speed, _ := x.fit.diff(lo, hi, qRate)
+	power, _ := x.fit.diff(lo, hi, qDevice) // its noise is less than that of the cost
+	if s <= lo || s >= hi || !x.open(s) || -(1-share)*x.opts.Objective.cost(speed, power) < math.Log1p(Band)/3 {
+		return Nothing
+	}
+	return s
 }

@@ -3,6 +3,7 @@ package tune
 import (
 	"fmt"
 	"math"
+	"time"
 )
 
 // Verdict is what became of an axis.
@@ -44,6 +45,8 @@ type AxisResult struct {
 	Chosen      int // index into States; Nothing with NoEnergy and after an error
 	Verdict     Verdict
 	MoreWindows int     // Uncertified: about how many more windows would certify, from the spread measured
+	NextStep    string  // Uncertified: in words, what is in doubt and what would settle it
+	Stopped     string  // why the axis was left as found after its pre-check, "" if it was not: what it cannot pay back
 	Spread      float64 // measured relative standard deviation of one window's joules per work; NaN if unknown
 	States      []StateResult
 	Saved       Interval // share of joules per work saved against the state found
@@ -61,9 +64,10 @@ type Result struct {
 	Slowdown  Interval // share of work/s lost against the states found, over all axes
 	Windows   int      // windows used, voided ones included
 	Voided    int
-	Joules    float64 // gross energy of all windows
-	Seconds   float64 // length of all windows
-	Payback   float64 // seconds of work in the chosen states that save Joules; +Inf if they save nothing
+	Joules    float64       // gross energy of all windows
+	Seconds   float64       // length of all windows
+	Took      time.Duration // all trials, setting and settling included
+	Payback   float64       // seconds of work in the chosen states that save Joules; +Inf if they save nothing
 }
 
 // report is the picture of the axis; a broken one ended in an error and chooses nothing.
@@ -72,31 +76,71 @@ func (x *search) report(broken bool) AxisResult {
 	if x.fit.df >= 1 {
 		r.Spread = math.Sqrt(x.fit.s2[qJoules])
 	}
-	var certified bool
 	switch {
 	case broken:
 	case x.noEnergy:
 		r.Verdict = NoEnergy
 	case x.flat:
 		r.Chosen, r.Verdict = x.axis.Found, Flat
+	case x.stopped != "":
+		r.Chosen, r.Stopped, r.NextStep = x.axis.Found, x.stopped, "measured no further: "+x.stopped
 	default:
-		r.Chosen, certified = x.choose()
-		switch {
-		case !certified:
-			r.MoreWindows = x.more()
-		case x.rep[r.Chosen] == 0 || x.rep[r.Chosen] == x.top:
-			r.Verdict = Edge
-		default:
-			r.Verdict = Interior
-		}
+		r.Chosen = x.choose()
+		r.conclude(x)
 	}
-	var step path
-	step.extend(x, r.Chosen)
-	r.Saved, r.Slowdown = step.shares(x.opts.Confidence)
+	r.Saved, r.Slowdown = x.shares(r.Chosen, x.found())
+	if x.flat || x.stopped != "" {
+		r.Saved, r.Slowdown = Interval{}, Interval{} // it is left as found, whether or not that was measured
+	}
 	for s := range x.axis.States {
 		r.States = append(r.States, x.state(s))
 	}
 	return r
+}
+
+// conclude judges the chosen state by what a search knows.
+func (r *AxisResult) conclude(x *search) {
+	r.Verdict, r.MoreWindows, r.NextStep = Uncertified, 0, ""
+	chosen := x.rep[r.Chosen]
+	switch {
+	case !x.allowed(chosen) || !x.certified(chosen):
+		r.MoreWindows = x.more()
+		r.NextStep = x.nextStep(r.MoreWindows)
+	case chosen == 0 || chosen == x.top:
+		r.Verdict = Edge
+	default:
+		r.Verdict = Interior
+	}
+}
+
+// nextStep says what keeps the best state from being certified, and what would.
+func (x *search) nextStep(more int) string {
+	best := x.best()
+	label := x.axis.States[best]
+	settle := fmt.Sprintf("about %d more windows", more)
+	if x.windows > 0 && x.spent > 0 {
+		settle += fmt.Sprintf(" (%s)", lasting(x.spent/time.Duration(x.windows)*time.Duration(more)))
+	}
+	if n := x.unmeasured(); n > 0 {
+		return fmt.Sprintf("%s: %d of %d states have not been measured; %s would settle it", x.axis.Name, n, x.top+1, settle)
+	}
+	rivals := x.rivals(best)
+	if x.fit.df < 1 || len(rivals) == 0 {
+		return fmt.Sprintf("%s: there is no repeat yet to tell the noise from; %s would settle it", x.axis.Name, settle)
+	}
+	t := x.critical(x.contenders(best, rivals), x.fit.df)
+	rival, worst := rivals[0], math.Inf(1)
+	for _, s := range rivals {
+		if m := x.margin(best, s, t); m < worst {
+			rival, worst = s, m
+		}
+	}
+	words := fmt.Sprintf("%s: %s and %s cannot be told apart yet, a window scatters by %.1f %%; %s would certify one of them",
+		x.axis.Name, label, x.axis.States[rival], 100*math.Sqrt(x.fit.s2[qCost]), settle)
+	if more > 3*len(x.ws) {
+		words += ", and longer ones, which scatter less, sooner"
+	}
+	return words
 }
 
 // state is the picture of one state.
@@ -146,77 +190,53 @@ func (x *search) interval(s int, q quantity) Interval {
 	return Interval{math.Exp(v), math.Exp(v - half), math.Exp(v + half)}
 }
 
-// path is the way from the states found to the chosen ones, in logarithms: what each axis brought, added up.
-type path struct {
-	speed, joules       float64 // ln of chosen ÷ found
-	varSpeed, varJoules float64
-	moved               bool    // a chosen state is not the one found
-	df                  float64 // of the least known step that moved
-	unknown             bool    // a step could not be measured
-	watts, rate         float64 // of the last chosen state
-}
-
-// extend adds the step along one axis, from the state found to the chosen one.
-func (p *path) extend(x *search, chosen int) {
-	if x.flat && x.fit.n[x.found()] == 0 {
-		return // the ends are alike, and the state found, which lies between them and was not measured, is kept
+// shares are the share of joules per work saved, and of work/s lost, by a combination against another one.
+func (x *search) shares(chosen, found int) (saved, slowdown Interval) {
+	unknown := Interval{math.NaN(), math.NaN(), math.NaN()}
+	if chosen == Nothing || x.fit.n[x.rep[chosen]] == 0 || x.fit.n[x.rep[found]] == 0 {
+		return unknown, unknown
 	}
-	if chosen == Nothing || x.fit.n[x.rep[chosen]] == 0 || x.fit.n[x.found()] == 0 {
-		p.unknown = true
-		return
-	}
-	c := x.rep[chosen]
-	d, se := x.fit.diff(c, x.found(), qRate)
-	p.speed, p.varSpeed = p.speed+d, p.varSpeed+se*se
-	d, se = x.fit.diff(c, x.found(), qJoules)
-	p.joules, p.varJoules = p.joules+d, p.varJoules+se*se
-	p.watts, p.rate = math.Exp(x.fit.mean[c][qWatts]), math.Exp(x.fit.mean[c][qRate])
-	if c != x.found() {
-		if !p.moved || x.fit.df < p.df {
-			p.df = x.fit.df
-		}
-		p.moved = true
-	}
-}
-
-// shares are the share of joules per work saved and of work/s lost along the path.
-func (p *path) shares(confidence float64) (saved, slowdown Interval) {
-	if p.unknown {
-		none := Interval{math.NaN(), math.NaN(), math.NaN()}
-		return none, none
-	}
-	lost := func(d, variance float64) Interval {
+	lost := func(q quantity) Interval {
+		d, se := x.fit.diff(x.rep[chosen], x.rep[found], q)
 		switch {
-		case !p.moved: // exactly nothing was lost or saved
+		case x.rep[chosen] == x.rep[found]: // exactly nothing was lost or saved
 			return Interval{}
-		case p.df < 1:
+		case math.IsNaN(d):
+			return unknown
+		case x.fit.df < 1:
 			return Interval{-math.Expm1(d), math.Inf(-1), 1}
 		}
-		half := tQuantile((1+confidence)/2, p.df) * math.Sqrt(variance)
+		half := x.quantile((1+x.opts.Confidence)/2, x.fit.df) * se
 		return Interval{-math.Expm1(d), -math.Expm1(d + half), -math.Expm1(d - half)}
 	}
-	return lost(p.joules, p.varJoules), lost(p.speed, p.varSpeed)
+	return lost(qJoules), lost(qRate)
 }
 
 // account books what the sweep itself took.
 func (s *sweep) account(r *Result) {
-	r.Windows, r.Voided, r.Joules, r.Seconds = s.windows, s.voided, s.joules, s.seconds
+	r.Windows, r.Voided, r.Joules, r.Seconds, r.Took = s.windows, s.voided, s.joules, s.seconds, s.spent
 	r.Payback = math.Inf(1)
 }
 
-// conclude adds up the axes of a sweep that ended well.
-func (r *Result) conclude(axes []Axis, held []int, total path, confidence float64) {
-	if len(r.Axes) < len(axes) || r.Axes[len(axes)-1].Verdict == NoEnergy {
-		total.unknown = true
-	} else {
-		r.Chosen = held
+// conclude adds up a sweep that ended well: the combination chosen against the one found, over all windows.
+func (s *sweep) conclude(r *Result) {
+	if len(s.axes) > 1 {
+		r.Note += "The axes were searched in turn, each with the others held at the best state known so far; combinations off that path were not measured."
 	}
-	r.Saved, r.Slowdown = total.shares(confidence)
+	if len(r.Axes) < len(s.axes) || r.Axes[len(s.axes)-1].Verdict == NoEnergy {
+		unknown := Interval{math.NaN(), math.NaN(), math.NaN()}
+		r.Saved, r.Slowdown = unknown, unknown
+		return
+	}
+	r.Chosen = s.held
+	x := newSearch(s, s.axes[0], 0)
+	chosen := x.id(s.held)
+	if s.same(s.held, s.found) {
+		return // nothing moved, nothing is saved, whether or not it was measured
+	}
+	r.Saved, r.Slowdown = x.shares(chosen, x.ref)
 	if share := r.Saved.Value; share > 0 {
 		// In a second of chosen work the host draws watts, and would have drawn watts/(1−share) for the same work.
-		r.Payback = r.Joules / (total.watts * share / (1 - share))
-	}
-	if len(axes) > 1 {
-		r.Note = "The axes were searched in turn, each with the others held at the best state known so far; combinations off that path were not measured."
+		r.Payback = r.Joules / (math.Exp(x.fit.mean[x.rep[chosen]][qWatts]) * share / (1 - share))
 	}
 }

@@ -17,23 +17,23 @@ func tQuantile(p, df float64) float64 {
 	case p < 0.5:
 		return -tQuantile(1-p, df)
 	}
-	lo, hi := 0.0, 1.0
-	for tUpper(hi, df) > 1-p {
-		lo, hi = hi, 2*hi
-	}
-	// Bisection: the tail is monotone, and 1e-13 relative is far below anything a window can resolve.
-	for hi-lo > 1e-13*hi {
-		mid := (lo + hi) / 2
-		if mid == lo || mid == hi {
+	// Newton from the left: the tail is convex and falls, so that each step comes nearer and none goes too far.
+	t := 0.0
+	for range 200 {
+		step := (tUpper(t, df) - (1 - p)) / tDensity(t, df)
+		t += step
+		if step <= 1e-12*t {
 			break
 		}
-		if tUpper(mid, df) > 1-p {
-			lo = mid
-		} else {
-			hi = mid
-		}
 	}
-	return (lo + hi) / 2
+	return t
+}
+
+// tDensity is the density of Student's t distribution.
+func tDensity(t, df float64) float64 {
+	a, _ := math.Lgamma((df + 1) / 2)
+	b, _ := math.Lgamma(df / 2)
+	return math.Exp(a-b-(df+1)/2*math.Log1p(t*t/df)) / math.Sqrt(df*math.Pi)
 }
 
 // tUpper is the probability that a t variate with df degrees of freedom exceeds t ≥ 0.

@@ -279,7 +279,7 @@ func TestTrialErrorEndsTheSweep(t *testing.T) {
 	if !errors.Is(err, broken) || calls != 6 {
 		t.Fatalf("error %v after %d trials", err, calls)
 	}
-	if r.Windows != 5 || r.Chosen != nil || r.Axes[0].Chosen != Nothing || r.Axes[0].States[8].Windows != 2 {
+	if r.Windows != 5 || r.Chosen != nil || r.Axes[0].Chosen != Nothing || r.Axes[0].States[8].Windows != 1 {
 		t.Errorf("partial result: %+v", r)
 	}
 }
