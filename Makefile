@@ -21,6 +21,8 @@ export GOFLAGS := $(strip $(shell $(GO) env GOFLAGS) -buildvcs=false)
 
 CRASH_HOSTS ?= .*
 WINDOWS    ?= 2000
+DATA       ?= test/benchtune/testdata
+SEEDS      ?= 100
 FUZZTIME   ?= 5s
 FUZZBUDGET ?= 60s
 FUZZSEED   ?= $(shell date +%j)
@@ -77,6 +79,11 @@ bench: build ## measure against the budgets in 90 s: a table, with JSON=1 one JS
 bench-meter: ## how true the meter's figures are: error and interval on simulated counters (JSON=1, CHECK=1, WINDOWS=2000)
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; $(GO) test -c -o "$$dir/bench" ./test/benchmeter; \
 	"$$dir/bench" -test.run "^TestBench$$" -windows $(WINDOWS) $(if $(filter-out 0,$(JSON)),-json) $(if $(filter-out 0,$(CHECK)),-check) $(ARGS) | grep -vx PASS
+
+.PHONY: bench-tune
+bench-tune: ## how well the search tunes: measured curves replayed under noise, a table and a plot (DATA=DIR, JSON=1, CHECK=1, SEEDS=100, PLOT=x.svg)
+	@$(GO) run ./test/benchtune -data '$(DATA)' -seeds '$(SEEDS)' $(if $(filter-out 0,$(JSON)),-json) \
+		$(if $(filter-out 0,$(CHECK)),-check) $(if $(PLOT),-plot '$(PLOT)') $(ARGS)
 
 .PHONY: live-nvml
 live-nvml: ## on a machine with an NVIDIA GPU: record its counters, read only, into live/ (LOAD='command that loads the GPU', FOR=20s)
