@@ -190,6 +190,9 @@ func (a *app) next(s *qunerv1.Status) string {
 	case worthTuning(s):
 		return do("This machine has never been tuned for what it does now. Find its best point with your own workload:",
 			a.asRoot("tune --apply -- COMMAND"))
+	case s.GetRevalidate() && s.GetProfile() != qunerv1.Profile_PROFILE_IDLE:
+		return do("The point in force was tuned before the kernel, the microcode or the driver changed. Tune again:",
+			a.asRoot("tune --apply -- COMMAND"))
 	default:
 		return do("Nothing needs doing. What does a command cost?", "qunerctl meter -- COMMAND")
 	}

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
@@ -185,10 +187,11 @@ func (a *app) pointPage(p *qunerv1.TunedPoint) {
 		{heading("on"), text(p.GetPowerSource())},
 		{heading("use"), text(fitWords(p))},
 		{heading("verdict"), text(verdictShort(p.GetVerdict()) + ", " + certified + ", for " + p.GetObjective())},
-		{heading("saving"), text(savingShort(p.Saving, p.SavingHalfWidth, p.Slowdown, "work"))},
-		{heading("evidence"), text(fmt.Sprintf("%s, %s", plural(int(p.GetWindows()), "window"), joules(p.GetSweepEnergyUj(), 0)))},
+		{heading("saving"), text(savingShort(p.Saving, p.SavingHalfWidth, p.Slowdown, orWord(p.GetWorkUnit(), "run")))},
+		{heading("evidence"), text(evidenceWords(p))},
 		{heading("tuned"), text(ago(p.GetTunedAtUnixNs()))},
 		{heading("host"), text(p.GetFingerprint())},
+		{heading("changed"), text(strings.Join(p.GetChanged(), "; "))},
 	}
 	for i, s := range p.GetSettings() {
 		name := ""
@@ -204,6 +207,24 @@ func (a *app) pointPage(p *qunerv1.TunedPoint) {
 		}
 	}
 	a.out.table(nil, kept)
+	if len(p.GetStates()) > 0 {
+		a.out.printf("\n")
+		a.stateTable(&qunerv1.TuneReport{Axes: p.GetAxes(), States: p.GetStates(), Verdict: p.GetVerdict(), Certified: p.GetCertified(),
+			WorkUnit: p.GetWorkUnit(), MaxSlowdown: p.GetMaxSlowdown()}, true)
+	}
+}
+
+// evidenceWords are what the point has cost, and what that was worth.
+func evidenceWords(p *qunerv1.TunedPoint) string {
+	words := plural(int(p.GetWindows()), "window")
+	if n := p.GetVoided(); n > 0 {
+		words += fmt.Sprintf(" (%d void)", n)
+	}
+	words += ", " + joules(p.GetSweepEnergyUj(), 0)
+	if p.PaybackS != nil && p.GetPaybackS() < math.MaxInt64/float64(time.Second) {
+		words += ", paid back after " + longSpan(time.Duration(p.GetPaybackS()*float64(time.Second))) + " of this work"
+	}
+	return words
 }
 
 // savedWords are a point's saving in a table.
@@ -234,7 +255,7 @@ func fitWords(p *qunerv1.TunedPoint) string {
 	case !p.GetFits():
 		return "no: other hardware"
 	case p.GetRevalidate():
-		return "yes, but tune again: kernel or driver has changed"
+		return "yes, but tune again"
 	default:
 		return "yes"
 	}

@@ -191,7 +191,7 @@ func (d *Daemon) Restore(ctx context.Context, c Caller, force, dryRun bool) (lev
 		s.rememberWrites(a, out.Writes)
 		s.remember(a, err)
 		s.told(d.log, "levers", err)
-		s.point, s.source = nil, PointFound
+		s.point, s.source, s.inForce = nil, PointFound, profiles.TunedPoint{}
 		d.meter.SetCondition(ctx, "")
 		d.publish(s)
 		return err

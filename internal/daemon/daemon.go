@@ -85,7 +85,8 @@ type state struct {
 
 	profile profiles.Profile // in force
 	source  PointSource
-	point   levers.Point // in force; the empty point is the host as found
+	inForce profiles.TunedPoint // with PointTuned: the cached point that is in force
+	point   levers.Point        // in force; the empty point is the host as found
 	sweep   *lease
 	rivals  rivals
 	again   retry

@@ -109,11 +109,15 @@ func (d *Daemon) target(ctx context.Context, s *state) (levers.Point, PointSourc
 	if s.mode.Mode == profiles.ModeOff || s.profile == profiles.Unknown {
 		return nil, PointFound
 	}
-	source := profiles.PowerSource(d.host)
-	if p, ok := s.points.Point(s.print.Hard.Key(), s.profile, "", source); ok {
+	if p, ok := d.tunedFor(s); ok {
 		return p.Point, PointTuned
 	}
 	return d.untuned(ctx, s, s.profile), PointDefault
+}
+
+// tunedFor is the cached point of the profile on this machine, as it is fed now.
+func (d *Daemon) tunedFor(s *state) (profiles.TunedPoint, bool) {
+	return s.points.Point(s.print.Hard.Key(), s.profile, "", profiles.PowerSource(d.host))
 }
 
 // untuned is the point of a profile that was never tuned here.
@@ -139,7 +143,10 @@ func (d *Daemon) apply(ctx context.Context, s *state, a author) ([]levers.Write,
 	// A point that is only partly reached is in force as far as it is, which the status says; the host is as found only
 	// when all of it is.
 	if d.opts.Observe == "" && (err == nil || source != PointFound) {
-		s.source = source
+		s.source, s.inForce = source, profiles.TunedPoint{}
+		if source == PointTuned {
+			s.inForce, _ = d.tunedFor(s)
+		}
 	}
 	return writes, err
 }

@@ -28,8 +28,8 @@ func (d *Daemon) publish(s *state) {
 	now := &Status{
 		Version: d.opts.Version, Time: time.Now(), Started: s.started, Host: d.opts.Simulated,
 		Profile: s.profile, Mode: s.mode, PointSource: s.source,
-		NeedsTune: s.source == PointDefault,
-		Levers:    s.bank.States(ctx), Missing: s.bank.Missing(),
+		NeedsTune: s.source == PointDefault, Revalidate: s.source == PointTuned && s.inForce.Soft != s.print.Soft.Key(),
+		Levers: s.bank.States(ctx), Missing: s.bank.Missing(),
 		Devices: d.meter.Power(),
 		Signal: Signal{
 			Sample: s.sample, Proposes: s.detector.Proposes(),

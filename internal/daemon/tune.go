@@ -311,24 +311,6 @@ func (t *sweep) keep(ctx context.Context, s *state, r *TuneReport) error {
 	return nil
 }
 
-func (t *sweep) tunedPoint(s *state, r *TuneReport) profiles.TunedPoint {
-	res := r.Result
-	units := map[string]string{}
-	for _, l := range s.bank.Levers() {
-		if u := l.Span().Unit; u != "" {
-			units[l.Name()] = u
-		}
-	}
-	return profiles.TunedPoint{
-		Units:   units,
-		Profile: t.spec.Profile, Workload: t.spec.Workload, PowerSource: profiles.PowerSource(t.d.host),
-		Point: r.Chosen, Verdict: string(r.Verdict()), Certified: r.Certified(), Objective: res.Objective.String(),
-		Saving: res.Saved.Value, SavingHalfWidth: (res.Saved.High - res.Saved.Low) / 2, Slowdown: res.Slowdown.Value,
-		Windows: res.Windows, Energy: r.Energy, TunedAt: time.Now(),
-		Hard: s.print.Hard.Key(), Soft: s.print.Soft.Key(),
-	}
-}
-
 // joulesOf is a window's energy for the objective: the meter's gross figure plus the watts no counter sees.
 func joulesOf(gross unit.Energy, base unit.Power, d time.Duration) float64 {
 	return (gross + base.Over(d)).Joules()

@@ -28,6 +28,7 @@ type Status struct {
 	Mode        profiles.ModeState  `json:"mode"`
 	NeedsTune   bool                `json:"needs_tune"`
 	PointSource PointSource         `json:"point_source"`
+	Revalidate  bool                `json:"revalidate"` // the point was tuned before kernel, microcode or driver changed
 	Levers      []levers.State      `json:"levers"`
 	Missing     []levers.Missing    `json:"missing"`
 	Devices     []meter.DevicePower `json:"devices"`

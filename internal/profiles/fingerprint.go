@@ -1,6 +1,7 @@
 package profiles
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -21,6 +22,24 @@ func (f Facts) Key() string {
 		fmt.Fprintf(sum, "%q=%q\n", name, f[name])
 	}
 	return hex.EncodeToString(sum.Sum(nil)[:16])
+}
+
+// Changes are the facts that are otherwise in now, sorted, in words: "kernel: 6.1.0 → 6.6.0". Without facts of before
+// nothing can be said.
+func (f Facts) Changes(now Facts) []string {
+	if len(f) == 0 {
+		return nil
+	}
+	all := maps.Clone(f)
+	maps.Copy(all, now)
+	var words []string
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		was, is := f[name], now[name]
+		if was != is {
+			words = append(words, fmt.Sprintf("%s: %s → %s", name, cmp.Or(was, "none"), cmp.Or(is, "none")))
+		}
+	}
+	return words
 }
 
 // Fingerprint tells on which machine a point was tuned. A point of another Hard key is never applied; one of another

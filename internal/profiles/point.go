@@ -30,6 +30,51 @@ type TunedPoint struct {
 	TunedAt         time.Time         `json:"tuned_at"`
 	Hard            string            `json:"hard"` // Fingerprint.Hard.Key of the host
 	Soft            string            `json:"soft"` // Fingerprint.Soft.Key of the host
+	Evidence
+}
+
+// Evidence is what a sweep has measured beside the point itself. Points of before it was kept have none.
+type Evidence struct {
+	WorkUnit          string          `json:"work_unit,omitempty"`
+	SlowdownHalfWidth float64         `json:"slowdown_half_width,omitempty"` // of the 95 % interval
+	Payback           float64         `json:"payback_s,omitempty"`           // of this work, until the sweep had paid for itself
+	MaxSlowdown       float64         `json:"max_slowdown,omitempty"`        // that was allowed
+	Base              unit.Power      `json:"base_uw,omitempty"`             // added for the rest of the host
+	Voided            int             `json:"voided,omitempty"`              // of the windows
+	Watts             float64         `json:"watts,omitempty"`               // of the host in the chosen states
+	Axes              []AxisEvidence  `json:"axes,omitempty"`
+	States            []StateEvidence `json:"states,omitempty"` // those that were measured
+	HardFacts         Facts           `json:"hard_facts,omitempty"`
+	SoftFacts         Facts           `json:"soft_facts,omitempty"`
+}
+
+// AxisEvidence is what became of one axis.
+type AxisEvidence struct {
+	Name    string `json:"name"`
+	Verdict string `json:"verdict"`
+	Chosen  string `json:"chosen,omitempty"` // label of the state
+}
+
+// StateEvidence is what was measured of one state. A figure that is not known is nil.
+type StateEvidence struct {
+	Axis          string  `json:"axis"`
+	Label         string  `json:"label"`
+	Windows       int     `json:"windows"`
+	WorkPerSecond *Figure `json:"work_per_second,omitempty"`
+	Watts         *Figure `json:"watts,omitempty"`
+	JoulesPerWork *Figure `json:"joules_per_work,omitempty"`
+	Achieved      *Figure `json:"achieved_watts,omitempty"`
+	SameAs        string  `json:"same_as,omitempty"` // label of the state that stands for it
+	Allowed       bool    `json:"allowed,omitempty"`
+	InBand        bool    `json:"in_band,omitempty"`
+	Found         bool    `json:"found,omitempty"`
+	Chosen        bool    `json:"chosen,omitempty"`
+}
+
+// Figure is a measured figure; its half-width, of the 95 % interval, is nil while there is no spread to learn from.
+type Figure struct {
+	Value float64  `json:"value"`
+	Half  *float64 `json:"half_width,omitempty"`
 }
 
 // findID is the id a point has: one per host, profile, workload and power source, so that tuning again replaces.
@@ -50,7 +95,7 @@ func (p TunedPoint) check() error {
 	case p.Windows < 0:
 		return fmt.Errorf("point %q: %d windows", p.ID, p.Windows)
 	}
-	for _, v := range []float64{p.Saving, p.SavingHalfWidth, p.Slowdown} {
+	for _, v := range []float64{p.Saving, p.SavingHalfWidth, p.Slowdown, p.SlowdownHalfWidth, p.Payback, p.Watts} {
 		if math.IsNaN(v) || math.IsInf(v, 0) {
 			return fmt.Errorf("point %q: figure %v is not finite", p.ID, v)
 		}

@@ -298,3 +298,15 @@ func FuzzModeFile(f *testing.F) {
 		}
 	})
 }
+
+func TestFactsTellWhatHasChanged(t *testing.T) {
+	was := Facts{"kernel": "6.1", "microcode": "0x2c", "gpu driver": "550"}
+	now := Facts{"kernel": "6.6", "microcode": "0x2c"}
+	want := []string{"gpu driver: 550 → none", "kernel: 6.1 → 6.6"}
+	if diff := cmp.Diff(want, was.Changes(now)); diff != "" {
+		t.Error(diff)
+	}
+	if got := (Facts)(nil).Changes(now); got != nil {
+		t.Errorf("of a point without facts: %q", got)
+	}
+}

@@ -126,7 +126,7 @@ func statusOut(s *daemon.Status) *qunerv1.Status {
 	return &qunerv1.Status{
 		Version: s.Version, TimeUnixNs: unixNano(s.Time), StartedUnixNs: unixNano(s.Started),
 		Simulated: s.Host != "", Host: s.Host,
-		Profile: profileOut(s.Profile), Mode: modeStateOut(s.Mode), NeedsTune: s.NeedsTune, PointSource: string(s.PointSource),
+		Profile: profileOut(s.Profile), Mode: modeStateOut(s.Mode), NeedsTune: s.NeedsTune, Revalidate: s.Revalidate, PointSource: string(s.PointSource),
 		Levers: each(s.Levers, leverOut), Missing: each(s.Missing, missingOut), Devices: each(s.Devices, powerOut),
 		Signal: &qunerv1.Signal{
 			GpuUtilisation: known(s.Signal.Sample.GPUUtilisation, s.Signal.Sample.GPUs > 0), Load1: s.Signal.Sample.Load1, Cpus: count(s.Signal.Sample.CPUs),
@@ -180,20 +180,6 @@ func doctorOut(r doctor.Report, s *daemon.Status, fingerprint string) *qunerv1.D
 		}),
 		Notes: r.Notes,
 	}
-}
-
-// pointsOut says of each point whether it fits the host with this fingerprint.
-func pointsOut(points []profiles.TunedPoint, here profiles.Fingerprint) []*qunerv1.TunedPoint {
-	hard, soft := here.Hard.Key(), here.Soft.Key()
-	return each(points, func(p profiles.TunedPoint) *qunerv1.TunedPoint {
-		return &qunerv1.TunedPoint{
-			Id: p.ID, Profile: profileOut(p.Profile), Workload: p.Workload, PowerSource: string(p.PowerSource),
-			Settings: settingsOut(p.Point, p.Units), Verdict: p.Verdict, Certified: p.Certified, Objective: p.Objective,
-			Saving: finite(p.Saving), SavingHalfWidth: finite(p.SavingHalfWidth), Slowdown: finite(p.Slowdown), Windows: count(p.Windows),
-			SweepEnergyUj: int64(p.Energy), TunedAtUnixNs: unixNano(p.TunedAt), Fingerprint: p.Hard,
-			Fits: p.Hard == hard, Revalidate: p.Hard == hard && p.Soft != soft,
-		}
-	})
 }
 
 func settingsOut(p levers.Point, units map[string]string) []*qunerv1.Setting {

@@ -1526,232 +1526,6 @@ func (*RetuneResponse_Report) isRetuneResponse_Message() {}
 
 func (*RetuneResponse_Skipped) isRetuneResponse_Message() {}
 
-type AxisReport struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Verdict       string                 `protobuf:"bytes,2,opt,name=verdict,proto3" json:"verdict,omitempty"`
-	Chosen        string                 `protobuf:"bytes,3,opt,name=chosen,proto3" json:"chosen,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *AxisReport) Reset() {
-	*x = AxisReport{}
-	mi := &file_quner_v1_admin_proto_msgTypes[17]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *AxisReport) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*AxisReport) ProtoMessage() {}
-
-func (x *AxisReport) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[17]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use AxisReport.ProtoReflect.Descriptor instead.
-func (*AxisReport) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{17}
-}
-
-func (x *AxisReport) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *AxisReport) GetVerdict() string {
-	if x != nil {
-		return x.Verdict
-	}
-	return ""
-}
-
-func (x *AxisReport) GetChosen() string {
-	if x != nil {
-		return x.Chosen
-	}
-	return ""
-}
-
-// StateReport is one state with what was measured in it. Half-widths are of 95 % intervals. What was not measured is
-// absent; so are the half-widths while there is no spread to learn from.
-type StateReport struct {
-	state                  protoimpl.MessageState `protogen:"open.v1"`
-	State                  []string               `protobuf:"bytes,1,rep,name=state,proto3" json:"state,omitempty"`
-	Windows                uint32                 `protobuf:"varint,2,opt,name=windows,proto3" json:"windows,omitempty"`
-	WorkPerSecond          *float64               `protobuf:"fixed64,3,opt,name=work_per_second,json=workPerSecond,proto3,oneof" json:"work_per_second,omitempty"`
-	WorkPerSecondHalfWidth *float64               `protobuf:"fixed64,4,opt,name=work_per_second_half_width,json=workPerSecondHalfWidth,proto3,oneof" json:"work_per_second_half_width,omitempty"`
-	Watts                  *float64               `protobuf:"fixed64,5,opt,name=watts,proto3,oneof" json:"watts,omitempty"`
-	WattsHalfWidth         *float64               `protobuf:"fixed64,6,opt,name=watts_half_width,json=wattsHalfWidth,proto3,oneof" json:"watts_half_width,omitempty"`
-	JoulesPerWork          *float64               `protobuf:"fixed64,7,opt,name=joules_per_work,json=joulesPerWork,proto3,oneof" json:"joules_per_work,omitempty"`
-	JoulesPerWorkHalfWidth *float64               `protobuf:"fixed64,8,opt,name=joules_per_work_half_width,json=joulesPerWorkHalfWidth,proto3,oneof" json:"joules_per_work_half_width,omitempty"`
-	AchievedWatts          *float64               `protobuf:"fixed64,9,opt,name=achieved_watts,json=achievedWatts,proto3,oneof" json:"achieved_watts,omitempty"` // of the devices the axis moves
-	Allowed                bool                   `protobuf:"varint,10,opt,name=allowed,proto3" json:"allowed,omitempty"`                                        // meets the speed floor
-	InBand                 bool                   `protobuf:"varint,11,opt,name=in_band,json=inBand,proto3" json:"in_band,omitempty"`
-	Found                  bool                   `protobuf:"varint,12,opt,name=found,proto3" json:"found,omitempty"`
-	Chosen                 bool                   `protobuf:"varint,13,opt,name=chosen,proto3" json:"chosen,omitempty"`
-	Axis                   string                 `protobuf:"bytes,14,opt,name=axis,proto3" json:"axis,omitempty"`                   // the axis whose state this is
-	SameAs                 string                 `protobuf:"bytes,15,opt,name=same_as,json=sameAs,proto3" json:"same_as,omitempty"` // label of the state that stands for this one, since both draw the same; empty: it stands for itself
-	Skipped                string                 `protobuf:"bytes,16,opt,name=skipped,proto3" json:"skipped,omitempty"`             // why it was not measured; empty if it was
-	unknownFields          protoimpl.UnknownFields
-	sizeCache              protoimpl.SizeCache
-}
-
-func (x *StateReport) Reset() {
-	*x = StateReport{}
-	mi := &file_quner_v1_admin_proto_msgTypes[18]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *StateReport) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*StateReport) ProtoMessage() {}
-
-func (x *StateReport) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[18]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use StateReport.ProtoReflect.Descriptor instead.
-func (*StateReport) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{18}
-}
-
-func (x *StateReport) GetState() []string {
-	if x != nil {
-		return x.State
-	}
-	return nil
-}
-
-func (x *StateReport) GetWindows() uint32 {
-	if x != nil {
-		return x.Windows
-	}
-	return 0
-}
-
-func (x *StateReport) GetWorkPerSecond() float64 {
-	if x != nil && x.WorkPerSecond != nil {
-		return *x.WorkPerSecond
-	}
-	return 0
-}
-
-func (x *StateReport) GetWorkPerSecondHalfWidth() float64 {
-	if x != nil && x.WorkPerSecondHalfWidth != nil {
-		return *x.WorkPerSecondHalfWidth
-	}
-	return 0
-}
-
-func (x *StateReport) GetWatts() float64 {
-	if x != nil && x.Watts != nil {
-		return *x.Watts
-	}
-	return 0
-}
-
-func (x *StateReport) GetWattsHalfWidth() float64 {
-	if x != nil && x.WattsHalfWidth != nil {
-		return *x.WattsHalfWidth
-	}
-	return 0
-}
-
-func (x *StateReport) GetJoulesPerWork() float64 {
-	if x != nil && x.JoulesPerWork != nil {
-		return *x.JoulesPerWork
-	}
-	return 0
-}
-
-func (x *StateReport) GetJoulesPerWorkHalfWidth() float64 {
-	if x != nil && x.JoulesPerWorkHalfWidth != nil {
-		return *x.JoulesPerWorkHalfWidth
-	}
-	return 0
-}
-
-func (x *StateReport) GetAchievedWatts() float64 {
-	if x != nil && x.AchievedWatts != nil {
-		return *x.AchievedWatts
-	}
-	return 0
-}
-
-func (x *StateReport) GetAllowed() bool {
-	if x != nil {
-		return x.Allowed
-	}
-	return false
-}
-
-func (x *StateReport) GetInBand() bool {
-	if x != nil {
-		return x.InBand
-	}
-	return false
-}
-
-func (x *StateReport) GetFound() bool {
-	if x != nil {
-		return x.Found
-	}
-	return false
-}
-
-func (x *StateReport) GetChosen() bool {
-	if x != nil {
-		return x.Chosen
-	}
-	return false
-}
-
-func (x *StateReport) GetAxis() string {
-	if x != nil {
-		return x.Axis
-	}
-	return ""
-}
-
-func (x *StateReport) GetSameAs() string {
-	if x != nil {
-		return x.SameAs
-	}
-	return ""
-}
-
-func (x *StateReport) GetSkipped() string {
-	if x != nil {
-		return x.Skipped
-	}
-	return ""
-}
-
 type ForgetPointsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ids           []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"` // empty with all
@@ -1763,7 +1537,7 @@ type ForgetPointsRequest struct {
 
 func (x *ForgetPointsRequest) Reset() {
 	*x = ForgetPointsRequest{}
-	mi := &file_quner_v1_admin_proto_msgTypes[19]
+	mi := &file_quner_v1_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1775,7 +1549,7 @@ func (x *ForgetPointsRequest) String() string {
 func (*ForgetPointsRequest) ProtoMessage() {}
 
 func (x *ForgetPointsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[19]
+	mi := &file_quner_v1_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1788,7 +1562,7 @@ func (x *ForgetPointsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetPointsRequest.ProtoReflect.Descriptor instead.
 func (*ForgetPointsRequest) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{19}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ForgetPointsRequest) GetIds() []string {
@@ -1821,7 +1595,7 @@ type ForgetPointsResponse struct {
 
 func (x *ForgetPointsResponse) Reset() {
 	*x = ForgetPointsResponse{}
-	mi := &file_quner_v1_admin_proto_msgTypes[20]
+	mi := &file_quner_v1_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1833,7 +1607,7 @@ func (x *ForgetPointsResponse) String() string {
 func (*ForgetPointsResponse) ProtoMessage() {}
 
 func (x *ForgetPointsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[20]
+	mi := &file_quner_v1_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1846,7 +1620,7 @@ func (x *ForgetPointsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetPointsResponse.ProtoReflect.Descriptor instead.
 func (*ForgetPointsResponse) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{20}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ForgetPointsResponse) GetForgotten() []*TunedPoint {
@@ -1864,7 +1638,7 @@ type RollbackRequest struct {
 
 func (x *RollbackRequest) Reset() {
 	*x = RollbackRequest{}
-	mi := &file_quner_v1_admin_proto_msgTypes[21]
+	mi := &file_quner_v1_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1876,7 +1650,7 @@ func (x *RollbackRequest) String() string {
 func (*RollbackRequest) ProtoMessage() {}
 
 func (x *RollbackRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[21]
+	mi := &file_quner_v1_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1889,7 +1663,7 @@ func (x *RollbackRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackRequest.ProtoReflect.Descriptor instead.
 func (*RollbackRequest) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{21}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{19}
 }
 
 type RollbackResponse struct {
@@ -1901,7 +1675,7 @@ type RollbackResponse struct {
 
 func (x *RollbackResponse) Reset() {
 	*x = RollbackResponse{}
-	mi := &file_quner_v1_admin_proto_msgTypes[22]
+	mi := &file_quner_v1_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1913,7 +1687,7 @@ func (x *RollbackResponse) String() string {
 func (*RollbackResponse) ProtoMessage() {}
 
 func (x *RollbackResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[22]
+	mi := &file_quner_v1_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1926,7 +1700,7 @@ func (x *RollbackResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackResponse.ProtoReflect.Descriptor instead.
 func (*RollbackResponse) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{22}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RollbackResponse) GetScript() string {
@@ -1945,7 +1719,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_quner_v1_admin_proto_msgTypes[23]
+	mi := &file_quner_v1_admin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1957,7 +1731,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[23]
+	mi := &file_quner_v1_admin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1970,7 +1744,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{23}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *HistoryRequest) GetLimit() uint32 {
@@ -1989,7 +1763,7 @@ type HistoryResponse struct {
 
 func (x *HistoryResponse) Reset() {
 	*x = HistoryResponse{}
-	mi := &file_quner_v1_admin_proto_msgTypes[24]
+	mi := &file_quner_v1_admin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2001,7 +1775,7 @@ func (x *HistoryResponse) String() string {
 func (*HistoryResponse) ProtoMessage() {}
 
 func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[24]
+	mi := &file_quner_v1_admin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2014,7 +1788,7 @@ func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryResponse.ProtoReflect.Descriptor instead.
 func (*HistoryResponse) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{24}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *HistoryResponse) GetEntries() []*HistoryEntry {
@@ -2043,7 +1817,7 @@ type HistoryEntry struct {
 
 func (x *HistoryEntry) Reset() {
 	*x = HistoryEntry{}
-	mi := &file_quner_v1_admin_proto_msgTypes[25]
+	mi := &file_quner_v1_admin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2055,7 +1829,7 @@ func (x *HistoryEntry) String() string {
 func (*HistoryEntry) ProtoMessage() {}
 
 func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[25]
+	mi := &file_quner_v1_admin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2068,7 +1842,7 @@ func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryEntry.ProtoReflect.Descriptor instead.
 func (*HistoryEntry) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{25}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *HistoryEntry) GetTimeUnixNs() int64 {
@@ -2152,7 +1926,7 @@ type SetLeverOwnerRequest struct {
 
 func (x *SetLeverOwnerRequest) Reset() {
 	*x = SetLeverOwnerRequest{}
-	mi := &file_quner_v1_admin_proto_msgTypes[26]
+	mi := &file_quner_v1_admin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2164,7 +1938,7 @@ func (x *SetLeverOwnerRequest) String() string {
 func (*SetLeverOwnerRequest) ProtoMessage() {}
 
 func (x *SetLeverOwnerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[26]
+	mi := &file_quner_v1_admin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2177,7 +1951,7 @@ func (x *SetLeverOwnerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLeverOwnerRequest.ProtoReflect.Descriptor instead.
 func (*SetLeverOwnerRequest) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{26}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SetLeverOwnerRequest) GetLever() string {
@@ -2211,7 +1985,7 @@ type SetLeverOwnerResponse struct {
 
 func (x *SetLeverOwnerResponse) Reset() {
 	*x = SetLeverOwnerResponse{}
-	mi := &file_quner_v1_admin_proto_msgTypes[27]
+	mi := &file_quner_v1_admin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2223,7 +1997,7 @@ func (x *SetLeverOwnerResponse) String() string {
 func (*SetLeverOwnerResponse) ProtoMessage() {}
 
 func (x *SetLeverOwnerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[27]
+	mi := &file_quner_v1_admin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2236,7 +2010,7 @@ func (x *SetLeverOwnerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLeverOwnerResponse.ProtoReflect.Descriptor instead.
 func (*SetLeverOwnerResponse) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{27}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SetLeverOwnerResponse) GetLevers() []string {
@@ -2262,7 +2036,7 @@ type SelftestRequest struct {
 
 func (x *SelftestRequest) Reset() {
 	*x = SelftestRequest{}
-	mi := &file_quner_v1_admin_proto_msgTypes[28]
+	mi := &file_quner_v1_admin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2274,7 +2048,7 @@ func (x *SelftestRequest) String() string {
 func (*SelftestRequest) ProtoMessage() {}
 
 func (x *SelftestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[28]
+	mi := &file_quner_v1_admin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2287,7 +2061,7 @@ func (x *SelftestRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SelftestRequest.ProtoReflect.Descriptor instead.
 func (*SelftestRequest) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{28}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SelftestRequest) GetDryRun() bool {
@@ -2306,7 +2080,7 @@ type SelftestResponse struct {
 
 func (x *SelftestResponse) Reset() {
 	*x = SelftestResponse{}
-	mi := &file_quner_v1_admin_proto_msgTypes[29]
+	mi := &file_quner_v1_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2318,7 +2092,7 @@ func (x *SelftestResponse) String() string {
 func (*SelftestResponse) ProtoMessage() {}
 
 func (x *SelftestResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[29]
+	mi := &file_quner_v1_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2331,7 +2105,7 @@ func (x *SelftestResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SelftestResponse.ProtoReflect.Descriptor instead.
 func (*SelftestResponse) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{29}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SelftestResponse) GetTests() []*LeverTest {
@@ -2357,7 +2131,7 @@ type LeverTest struct {
 
 func (x *LeverTest) Reset() {
 	*x = LeverTest{}
-	mi := &file_quner_v1_admin_proto_msgTypes[30]
+	mi := &file_quner_v1_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2369,7 +2143,7 @@ func (x *LeverTest) String() string {
 func (*LeverTest) ProtoMessage() {}
 
 func (x *LeverTest) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[30]
+	mi := &file_quner_v1_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2382,7 +2156,7 @@ func (x *LeverTest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeverTest.ProtoReflect.Descriptor instead.
 func (*LeverTest) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{30}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *LeverTest) GetLever() string {
@@ -2560,36 +2334,6 @@ const file_quner_v1_admin_proto_rawDesc = "" +
 	"\x06report\x18\x03 \x01(\v2\x14.quner.v1.TuneReportH\x00R\x06report\x12\x1a\n" +
 	"\askipped\x18\x04 \x01(\tH\x00R\askippedB\t\n" +
 	"\amessage\"R\n" +
-	"\n" +
-	"AxisReport\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
-	"\averdict\x18\x02 \x01(\tR\averdict\x12\x16\n" +
-	"\x06chosen\x18\x03 \x01(\tR\x06chosen\"\xcf\x05\n" +
-	"\vStateReport\x12\x14\n" +
-	"\x05state\x18\x01 \x03(\tR\x05state\x12\x18\n" +
-	"\awindows\x18\x02 \x01(\rR\awindows\x12+\n" +
-	"\x0fwork_per_second\x18\x03 \x01(\x01H\x00R\rworkPerSecond\x88\x01\x01\x12?\n" +
-	"\x1awork_per_second_half_width\x18\x04 \x01(\x01H\x01R\x16workPerSecondHalfWidth\x88\x01\x01\x12\x19\n" +
-	"\x05watts\x18\x05 \x01(\x01H\x02R\x05watts\x88\x01\x01\x12-\n" +
-	"\x10watts_half_width\x18\x06 \x01(\x01H\x03R\x0ewattsHalfWidth\x88\x01\x01\x12+\n" +
-	"\x0fjoules_per_work\x18\a \x01(\x01H\x04R\rjoulesPerWork\x88\x01\x01\x12?\n" +
-	"\x1ajoules_per_work_half_width\x18\b \x01(\x01H\x05R\x16joulesPerWorkHalfWidth\x88\x01\x01\x12*\n" +
-	"\x0eachieved_watts\x18\t \x01(\x01H\x06R\rachievedWatts\x88\x01\x01\x12\x18\n" +
-	"\aallowed\x18\n" +
-	" \x01(\bR\aallowed\x12\x17\n" +
-	"\ain_band\x18\v \x01(\bR\x06inBand\x12\x14\n" +
-	"\x05found\x18\f \x01(\bR\x05found\x12\x16\n" +
-	"\x06chosen\x18\r \x01(\bR\x06chosen\x12\x12\n" +
-	"\x04axis\x18\x0e \x01(\tR\x04axis\x12\x17\n" +
-	"\asame_as\x18\x0f \x01(\tR\x06sameAs\x12\x18\n" +
-	"\askipped\x18\x10 \x01(\tR\askippedB\x12\n" +
-	"\x10_work_per_secondB\x1d\n" +
-	"\x1b_work_per_second_half_widthB\b\n" +
-	"\x06_wattsB\x13\n" +
-	"\x11_watts_half_widthB\x12\n" +
-	"\x10_joules_per_workB\x1d\n" +
-	"\x1b_joules_per_work_half_widthB\x11\n" +
-	"\x0f_achieved_watts\"R\n" +
 	"\x13ForgetPointsRequest\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\x12\x10\n" +
 	"\x03all\x18\x02 \x01(\bR\x03all\x12\x17\n" +
@@ -2672,7 +2416,7 @@ func file_quner_v1_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_quner_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_quner_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_quner_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_quner_v1_admin_proto_goTypes = []any{
 	(LeverOwner)(0),               // 0: quner.v1.LeverOwner
 	(LeverVerdict)(0),             // 1: quner.v1.LeverVerdict
@@ -2693,74 +2437,74 @@ var file_quner_v1_admin_proto_goTypes = []any{
 	(*TuneReport)(nil),            // 16: quner.v1.TuneReport
 	(*RetuneRequest)(nil),         // 17: quner.v1.RetuneRequest
 	(*RetuneResponse)(nil),        // 18: quner.v1.RetuneResponse
-	(*AxisReport)(nil),            // 19: quner.v1.AxisReport
-	(*StateReport)(nil),           // 20: quner.v1.StateReport
-	(*ForgetPointsRequest)(nil),   // 21: quner.v1.ForgetPointsRequest
-	(*ForgetPointsResponse)(nil),  // 22: quner.v1.ForgetPointsResponse
-	(*RollbackRequest)(nil),       // 23: quner.v1.RollbackRequest
-	(*RollbackResponse)(nil),      // 24: quner.v1.RollbackResponse
-	(*HistoryRequest)(nil),        // 25: quner.v1.HistoryRequest
-	(*HistoryResponse)(nil),       // 26: quner.v1.HistoryResponse
-	(*HistoryEntry)(nil),          // 27: quner.v1.HistoryEntry
-	(*SetLeverOwnerRequest)(nil),  // 28: quner.v1.SetLeverOwnerRequest
-	(*SetLeverOwnerResponse)(nil), // 29: quner.v1.SetLeverOwnerResponse
-	(*SelftestRequest)(nil),       // 30: quner.v1.SelftestRequest
-	(*SelftestResponse)(nil),      // 31: quner.v1.SelftestResponse
-	(*LeverTest)(nil),             // 32: quner.v1.LeverTest
-	(Mode)(0),                     // 33: quner.v1.Mode
-	(*Write)(nil),                 // 34: quner.v1.Write
-	(*ModeState)(nil),             // 35: quner.v1.ModeState
-	(Profile)(0),                  // 36: quner.v1.Profile
+	(*ForgetPointsRequest)(nil),   // 19: quner.v1.ForgetPointsRequest
+	(*ForgetPointsResponse)(nil),  // 20: quner.v1.ForgetPointsResponse
+	(*RollbackRequest)(nil),       // 21: quner.v1.RollbackRequest
+	(*RollbackResponse)(nil),      // 22: quner.v1.RollbackResponse
+	(*HistoryRequest)(nil),        // 23: quner.v1.HistoryRequest
+	(*HistoryResponse)(nil),       // 24: quner.v1.HistoryResponse
+	(*HistoryEntry)(nil),          // 25: quner.v1.HistoryEntry
+	(*SetLeverOwnerRequest)(nil),  // 26: quner.v1.SetLeverOwnerRequest
+	(*SetLeverOwnerResponse)(nil), // 27: quner.v1.SetLeverOwnerResponse
+	(*SelftestRequest)(nil),       // 28: quner.v1.SelftestRequest
+	(*SelftestResponse)(nil),      // 29: quner.v1.SelftestResponse
+	(*LeverTest)(nil),             // 30: quner.v1.LeverTest
+	(Mode)(0),                     // 31: quner.v1.Mode
+	(*Write)(nil),                 // 32: quner.v1.Write
+	(*ModeState)(nil),             // 33: quner.v1.ModeState
+	(Profile)(0),                  // 34: quner.v1.Profile
+	(*AxisReport)(nil),            // 35: quner.v1.AxisReport
+	(*StateReport)(nil),           // 36: quner.v1.StateReport
 	(*Setting)(nil),               // 37: quner.v1.Setting
 	(*TunedPoint)(nil),            // 38: quner.v1.TunedPoint
 }
 var file_quner_v1_admin_proto_depIdxs = []int32{
-	33, // 0: quner.v1.SetModeRequest.mode:type_name -> quner.v1.Mode
-	34, // 1: quner.v1.SetModeResponse.writes:type_name -> quner.v1.Write
-	35, // 2: quner.v1.SetModeResponse.mode:type_name -> quner.v1.ModeState
-	34, // 3: quner.v1.ApplyResponse.writes:type_name -> quner.v1.Write
-	36, // 4: quner.v1.ApplyResponse.profile:type_name -> quner.v1.Profile
-	34, // 5: quner.v1.RestoreResponse.writes:type_name -> quner.v1.Write
+	31, // 0: quner.v1.SetModeRequest.mode:type_name -> quner.v1.Mode
+	32, // 1: quner.v1.SetModeResponse.writes:type_name -> quner.v1.Write
+	33, // 2: quner.v1.SetModeResponse.mode:type_name -> quner.v1.ModeState
+	32, // 3: quner.v1.ApplyResponse.writes:type_name -> quner.v1.Write
+	34, // 4: quner.v1.ApplyResponse.profile:type_name -> quner.v1.Profile
+	32, // 5: quner.v1.RestoreResponse.writes:type_name -> quner.v1.Write
 	9,  // 6: quner.v1.TuneRequest.start:type_name -> quner.v1.TuneStart
 	10, // 7: quner.v1.TuneRequest.finished:type_name -> quner.v1.RunFinished
-	36, // 8: quner.v1.TuneStart.profile:type_name -> quner.v1.Profile
+	34, // 8: quner.v1.TuneStart.profile:type_name -> quner.v1.Profile
 	12, // 9: quner.v1.TuneResponse.plan:type_name -> quner.v1.TunePlan
 	14, // 10: quner.v1.TuneResponse.run:type_name -> quner.v1.RunWorkload
 	15, // 11: quner.v1.TuneResponse.progress:type_name -> quner.v1.TuneProgress
 	16, // 12: quner.v1.TuneResponse.report:type_name -> quner.v1.TuneReport
 	13, // 13: quner.v1.TunePlan.axes:type_name -> quner.v1.TuneAxis
-	19, // 14: quner.v1.TuneReport.axes:type_name -> quner.v1.AxisReport
-	20, // 15: quner.v1.TuneReport.states:type_name -> quner.v1.StateReport
+	35, // 14: quner.v1.TuneReport.axes:type_name -> quner.v1.AxisReport
+	36, // 15: quner.v1.TuneReport.states:type_name -> quner.v1.StateReport
 	37, // 16: quner.v1.TuneReport.chosen:type_name -> quner.v1.Setting
 	12, // 17: quner.v1.RetuneResponse.plan:type_name -> quner.v1.TunePlan
 	15, // 18: quner.v1.RetuneResponse.progress:type_name -> quner.v1.TuneProgress
 	16, // 19: quner.v1.RetuneResponse.report:type_name -> quner.v1.TuneReport
 	38, // 20: quner.v1.ForgetPointsResponse.forgotten:type_name -> quner.v1.TunedPoint
-	27, // 21: quner.v1.HistoryResponse.entries:type_name -> quner.v1.HistoryEntry
+	25, // 21: quner.v1.HistoryResponse.entries:type_name -> quner.v1.HistoryEntry
 	0,  // 22: quner.v1.SetLeverOwnerRequest.owner:type_name -> quner.v1.LeverOwner
-	34, // 23: quner.v1.SetLeverOwnerResponse.writes:type_name -> quner.v1.Write
-	32, // 24: quner.v1.SelftestResponse.tests:type_name -> quner.v1.LeverTest
+	32, // 23: quner.v1.SetLeverOwnerResponse.writes:type_name -> quner.v1.Write
+	30, // 24: quner.v1.SelftestResponse.tests:type_name -> quner.v1.LeverTest
 	1,  // 25: quner.v1.LeverTest.verdict:type_name -> quner.v1.LeverVerdict
 	2,  // 26: quner.v1.AdminService.SetMode:input_type -> quner.v1.SetModeRequest
 	4,  // 27: quner.v1.AdminService.Apply:input_type -> quner.v1.ApplyRequest
 	6,  // 28: quner.v1.AdminService.Restore:input_type -> quner.v1.RestoreRequest
 	8,  // 29: quner.v1.AdminService.Tune:input_type -> quner.v1.TuneRequest
 	17, // 30: quner.v1.AdminService.Retune:input_type -> quner.v1.RetuneRequest
-	21, // 31: quner.v1.AdminService.ForgetPoints:input_type -> quner.v1.ForgetPointsRequest
-	23, // 32: quner.v1.AdminService.Rollback:input_type -> quner.v1.RollbackRequest
-	25, // 33: quner.v1.AdminService.History:input_type -> quner.v1.HistoryRequest
-	28, // 34: quner.v1.AdminService.SetLeverOwner:input_type -> quner.v1.SetLeverOwnerRequest
-	30, // 35: quner.v1.AdminService.Selftest:input_type -> quner.v1.SelftestRequest
+	19, // 31: quner.v1.AdminService.ForgetPoints:input_type -> quner.v1.ForgetPointsRequest
+	21, // 32: quner.v1.AdminService.Rollback:input_type -> quner.v1.RollbackRequest
+	23, // 33: quner.v1.AdminService.History:input_type -> quner.v1.HistoryRequest
+	26, // 34: quner.v1.AdminService.SetLeverOwner:input_type -> quner.v1.SetLeverOwnerRequest
+	28, // 35: quner.v1.AdminService.Selftest:input_type -> quner.v1.SelftestRequest
 	3,  // 36: quner.v1.AdminService.SetMode:output_type -> quner.v1.SetModeResponse
 	5,  // 37: quner.v1.AdminService.Apply:output_type -> quner.v1.ApplyResponse
 	7,  // 38: quner.v1.AdminService.Restore:output_type -> quner.v1.RestoreResponse
 	11, // 39: quner.v1.AdminService.Tune:output_type -> quner.v1.TuneResponse
 	18, // 40: quner.v1.AdminService.Retune:output_type -> quner.v1.RetuneResponse
-	22, // 41: quner.v1.AdminService.ForgetPoints:output_type -> quner.v1.ForgetPointsResponse
-	24, // 42: quner.v1.AdminService.Rollback:output_type -> quner.v1.RollbackResponse
-	26, // 43: quner.v1.AdminService.History:output_type -> quner.v1.HistoryResponse
-	29, // 44: quner.v1.AdminService.SetLeverOwner:output_type -> quner.v1.SetLeverOwnerResponse
-	31, // 45: quner.v1.AdminService.Selftest:output_type -> quner.v1.SelftestResponse
+	20, // 41: quner.v1.AdminService.ForgetPoints:output_type -> quner.v1.ForgetPointsResponse
+	22, // 42: quner.v1.AdminService.Rollback:output_type -> quner.v1.RollbackResponse
+	24, // 43: quner.v1.AdminService.History:output_type -> quner.v1.HistoryResponse
+	27, // 44: quner.v1.AdminService.SetLeverOwner:output_type -> quner.v1.SetLeverOwnerResponse
+	29, // 45: quner.v1.AdminService.Selftest:output_type -> quner.v1.SelftestResponse
 	36, // [36:46] is the sub-list for method output_type
 	26, // [26:36] is the sub-list for method input_type
 	26, // [26:26] is the sub-list for extension type_name
@@ -2794,14 +2538,13 @@ func file_quner_v1_admin_proto_init() {
 		(*RetuneResponse_Report)(nil),
 		(*RetuneResponse_Skipped)(nil),
 	}
-	file_quner_v1_admin_proto_msgTypes[18].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quner_v1_admin_proto_rawDesc), len(file_quner_v1_admin_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   31,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

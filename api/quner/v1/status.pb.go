@@ -201,6 +201,7 @@ type Status struct {
 	Degraded      []string               `protobuf:"bytes,15,rep,name=degraded,proto3" json:"degraded,omitempty"` // what does not work at present, one sentence each
 	OpenWindows   uint32                 `protobuf:"varint,16,opt,name=open_windows,json=openWindows,proto3" json:"open_windows,omitempty"`
 	Retune        *RetuneState           `protobuf:"bytes,17,opt,name=retune,proto3" json:"retune,omitempty"`
+	Revalidate    bool                   `protobuf:"varint,18,opt,name=revalidate,proto3" json:"revalidate,omitempty"` // the point in force was tuned before the kernel, the microcode or the driver changed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -352,6 +353,13 @@ func (x *Status) GetRetune() *RetuneState {
 		return x.Retune
 	}
 	return nil
+}
+
+func (x *Status) GetRevalidate() bool {
+	if x != nil {
+		return x.Revalidate
+	}
+	return false
 }
 
 // ModeState says who set the mode, and when.
@@ -1651,26 +1659,36 @@ func (x *ListPointsResponse) GetPoints() []*TunedPoint {
 
 // TunedPoint is a point with the evidence behind it.
 type TunedPoint struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	Id              string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Profile         Profile                `protobuf:"varint,2,opt,name=profile,proto3,enum=quner.v1.Profile" json:"profile,omitempty"`
-	Workload        string                 `protobuf:"bytes,3,opt,name=workload,proto3" json:"workload,omitempty"`
-	PowerSource     string                 `protobuf:"bytes,4,opt,name=power_source,json=powerSource,proto3" json:"power_source,omitempty"` // "ac", "battery"
-	Settings        []*Setting             `protobuf:"bytes,5,rep,name=settings,proto3" json:"settings,omitempty"`
-	Verdict         string                 `protobuf:"bytes,6,opt,name=verdict,proto3" json:"verdict,omitempty"`
-	Certified       bool                   `protobuf:"varint,7,opt,name=certified,proto3" json:"certified,omitempty"`
-	Objective       string                 `protobuf:"bytes,8,opt,name=objective,proto3" json:"objective,omitempty"`
-	Saving          *float64               `protobuf:"fixed64,9,opt,name=saving,proto3,oneof" json:"saving,omitempty"`                                             // fraction of joules per work saved against the state found
-	SavingHalfWidth *float64               `protobuf:"fixed64,10,opt,name=saving_half_width,json=savingHalfWidth,proto3,oneof" json:"saving_half_width,omitempty"` // 95 %
-	Slowdown        *float64               `protobuf:"fixed64,11,opt,name=slowdown,proto3,oneof" json:"slowdown,omitempty"`                                        // fraction of work per second lost against the state found
-	Windows         uint32                 `protobuf:"varint,12,opt,name=windows,proto3" json:"windows,omitempty"`
-	SweepEnergyUj   int64                  `protobuf:"varint,13,opt,name=sweep_energy_uj,json=sweepEnergyUj,proto3" json:"sweep_energy_uj,omitempty"`
-	TunedAtUnixNs   int64                  `protobuf:"varint,14,opt,name=tuned_at_unix_ns,json=tunedAtUnixNs,proto3" json:"tuned_at_unix_ns,omitempty"`
-	Fingerprint     string                 `protobuf:"bytes,15,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
-	Fits            bool                   `protobuf:"varint,16,opt,name=fits,proto3" json:"fits,omitempty"`             // the hard key is this host's
-	Revalidate      bool                   `protobuf:"varint,17,opt,name=revalidate,proto3" json:"revalidate,omitempty"` // the soft key has changed since
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Id                string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Profile           Profile                `protobuf:"varint,2,opt,name=profile,proto3,enum=quner.v1.Profile" json:"profile,omitempty"`
+	Workload          string                 `protobuf:"bytes,3,opt,name=workload,proto3" json:"workload,omitempty"`
+	PowerSource       string                 `protobuf:"bytes,4,opt,name=power_source,json=powerSource,proto3" json:"power_source,omitempty"` // "ac", "battery"
+	Settings          []*Setting             `protobuf:"bytes,5,rep,name=settings,proto3" json:"settings,omitempty"`
+	Verdict           string                 `protobuf:"bytes,6,opt,name=verdict,proto3" json:"verdict,omitempty"`
+	Certified         bool                   `protobuf:"varint,7,opt,name=certified,proto3" json:"certified,omitempty"`
+	Objective         string                 `protobuf:"bytes,8,opt,name=objective,proto3" json:"objective,omitempty"`
+	Saving            *float64               `protobuf:"fixed64,9,opt,name=saving,proto3,oneof" json:"saving,omitempty"`                                             // fraction of joules per work saved against the state found
+	SavingHalfWidth   *float64               `protobuf:"fixed64,10,opt,name=saving_half_width,json=savingHalfWidth,proto3,oneof" json:"saving_half_width,omitempty"` // 95 %
+	Slowdown          *float64               `protobuf:"fixed64,11,opt,name=slowdown,proto3,oneof" json:"slowdown,omitempty"`                                        // fraction of work per second lost against the state found
+	Windows           uint32                 `protobuf:"varint,12,opt,name=windows,proto3" json:"windows,omitempty"`
+	SweepEnergyUj     int64                  `protobuf:"varint,13,opt,name=sweep_energy_uj,json=sweepEnergyUj,proto3" json:"sweep_energy_uj,omitempty"`
+	TunedAtUnixNs     int64                  `protobuf:"varint,14,opt,name=tuned_at_unix_ns,json=tunedAtUnixNs,proto3" json:"tuned_at_unix_ns,omitempty"`
+	Fingerprint       string                 `protobuf:"bytes,15,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
+	Fits              bool                   `protobuf:"varint,16,opt,name=fits,proto3" json:"fits,omitempty"`             // the hard key is this host's
+	Revalidate        bool                   `protobuf:"varint,17,opt,name=revalidate,proto3" json:"revalidate,omitempty"` // the soft key has changed since
+	States            []*StateReport         `protobuf:"bytes,18,rep,name=states,proto3" json:"states,omitempty"`          // the evidence: what was measured of each state, for this point and those beside it
+	Axes              []*AxisReport          `protobuf:"bytes,19,rep,name=axes,proto3" json:"axes,omitempty"`
+	Voided            uint32                 `protobuf:"varint,20,opt,name=voided,proto3" json:"voided,omitempty"`                                                         // of the windows
+	WorkUnit          string                 `protobuf:"bytes,21,opt,name=work_unit,json=workUnit,proto3" json:"work_unit,omitempty"`                                      // what the work was counted in
+	PaybackS          *float64               `protobuf:"fixed64,22,opt,name=payback_s,json=paybackS,proto3,oneof" json:"payback_s,omitempty"`                              // of this work at the saving, until the sweep had paid for itself
+	SlowdownHalfWidth *float64               `protobuf:"fixed64,23,opt,name=slowdown_half_width,json=slowdownHalfWidth,proto3,oneof" json:"slowdown_half_width,omitempty"` // 95 %
+	BaseWatts         float64                `protobuf:"fixed64,24,opt,name=base_watts,json=baseWatts,proto3" json:"base_watts,omitempty"`                                 // the host's other watts that were added to the measured ones
+	SoftFingerprint   string                 `protobuf:"bytes,25,opt,name=soft_fingerprint,json=softFingerprint,proto3" json:"soft_fingerprint,omitempty"`
+	MaxSlowdown       float64                `protobuf:"fixed64,27,opt,name=max_slowdown,json=maxSlowdown,proto3" json:"max_slowdown,omitempty"` // that was allowed
+	Changed           []string               `protobuf:"bytes,26,rep,name=changed,proto3" json:"changed,omitempty"`                              // what is otherwise on this host than it was, a fact each: "kernel: 6.1.0 → 6.6.0"
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *TunedPoint) Reset() {
@@ -1822,6 +1840,303 @@ func (x *TunedPoint) GetRevalidate() bool {
 	return false
 }
 
+func (x *TunedPoint) GetStates() []*StateReport {
+	if x != nil {
+		return x.States
+	}
+	return nil
+}
+
+func (x *TunedPoint) GetAxes() []*AxisReport {
+	if x != nil {
+		return x.Axes
+	}
+	return nil
+}
+
+func (x *TunedPoint) GetVoided() uint32 {
+	if x != nil {
+		return x.Voided
+	}
+	return 0
+}
+
+func (x *TunedPoint) GetWorkUnit() string {
+	if x != nil {
+		return x.WorkUnit
+	}
+	return ""
+}
+
+func (x *TunedPoint) GetPaybackS() float64 {
+	if x != nil && x.PaybackS != nil {
+		return *x.PaybackS
+	}
+	return 0
+}
+
+func (x *TunedPoint) GetSlowdownHalfWidth() float64 {
+	if x != nil && x.SlowdownHalfWidth != nil {
+		return *x.SlowdownHalfWidth
+	}
+	return 0
+}
+
+func (x *TunedPoint) GetBaseWatts() float64 {
+	if x != nil {
+		return x.BaseWatts
+	}
+	return 0
+}
+
+func (x *TunedPoint) GetSoftFingerprint() string {
+	if x != nil {
+		return x.SoftFingerprint
+	}
+	return ""
+}
+
+func (x *TunedPoint) GetMaxSlowdown() float64 {
+	if x != nil {
+		return x.MaxSlowdown
+	}
+	return 0
+}
+
+func (x *TunedPoint) GetChanged() []string {
+	if x != nil {
+		return x.Changed
+	}
+	return nil
+}
+
+// AxisReport is one axis of a sweep.
+type AxisReport struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Verdict       string                 `protobuf:"bytes,2,opt,name=verdict,proto3" json:"verdict,omitempty"`
+	Chosen        string                 `protobuf:"bytes,3,opt,name=chosen,proto3" json:"chosen,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AxisReport) Reset() {
+	*x = AxisReport{}
+	mi := &file_quner_v1_status_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AxisReport) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AxisReport) ProtoMessage() {}
+
+func (x *AxisReport) ProtoReflect() protoreflect.Message {
+	mi := &file_quner_v1_status_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AxisReport.ProtoReflect.Descriptor instead.
+func (*AxisReport) Descriptor() ([]byte, []int) {
+	return file_quner_v1_status_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *AxisReport) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *AxisReport) GetVerdict() string {
+	if x != nil {
+		return x.Verdict
+	}
+	return ""
+}
+
+func (x *AxisReport) GetChosen() string {
+	if x != nil {
+		return x.Chosen
+	}
+	return ""
+}
+
+// StateReport is one state with what was measured in it. Half-widths are of 95 % intervals. What was not measured is
+// absent; so are the half-widths while there is no spread to learn from.
+type StateReport struct {
+	state                  protoimpl.MessageState `protogen:"open.v1"`
+	State                  []string               `protobuf:"bytes,1,rep,name=state,proto3" json:"state,omitempty"`
+	Windows                uint32                 `protobuf:"varint,2,opt,name=windows,proto3" json:"windows,omitempty"`
+	WorkPerSecond          *float64               `protobuf:"fixed64,3,opt,name=work_per_second,json=workPerSecond,proto3,oneof" json:"work_per_second,omitempty"`
+	WorkPerSecondHalfWidth *float64               `protobuf:"fixed64,4,opt,name=work_per_second_half_width,json=workPerSecondHalfWidth,proto3,oneof" json:"work_per_second_half_width,omitempty"`
+	Watts                  *float64               `protobuf:"fixed64,5,opt,name=watts,proto3,oneof" json:"watts,omitempty"`
+	WattsHalfWidth         *float64               `protobuf:"fixed64,6,opt,name=watts_half_width,json=wattsHalfWidth,proto3,oneof" json:"watts_half_width,omitempty"`
+	JoulesPerWork          *float64               `protobuf:"fixed64,7,opt,name=joules_per_work,json=joulesPerWork,proto3,oneof" json:"joules_per_work,omitempty"`
+	JoulesPerWorkHalfWidth *float64               `protobuf:"fixed64,8,opt,name=joules_per_work_half_width,json=joulesPerWorkHalfWidth,proto3,oneof" json:"joules_per_work_half_width,omitempty"`
+	AchievedWatts          *float64               `protobuf:"fixed64,9,opt,name=achieved_watts,json=achievedWatts,proto3,oneof" json:"achieved_watts,omitempty"` // of the devices the axis moves
+	Allowed                bool                   `protobuf:"varint,10,opt,name=allowed,proto3" json:"allowed,omitempty"`                                        // meets the speed floor
+	InBand                 bool                   `protobuf:"varint,11,opt,name=in_band,json=inBand,proto3" json:"in_band,omitempty"`
+	Found                  bool                   `protobuf:"varint,12,opt,name=found,proto3" json:"found,omitempty"`
+	Chosen                 bool                   `protobuf:"varint,13,opt,name=chosen,proto3" json:"chosen,omitempty"`
+	Axis                   string                 `protobuf:"bytes,14,opt,name=axis,proto3" json:"axis,omitempty"`                   // the axis whose state this is
+	SameAs                 string                 `protobuf:"bytes,15,opt,name=same_as,json=sameAs,proto3" json:"same_as,omitempty"` // label of the state that stands for this one, since both draw the same; empty: it stands for itself
+	Skipped                string                 `protobuf:"bytes,16,opt,name=skipped,proto3" json:"skipped,omitempty"`             // why it was not measured; empty if it was
+	unknownFields          protoimpl.UnknownFields
+	sizeCache              protoimpl.SizeCache
+}
+
+func (x *StateReport) Reset() {
+	*x = StateReport{}
+	mi := &file_quner_v1_status_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StateReport) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StateReport) ProtoMessage() {}
+
+func (x *StateReport) ProtoReflect() protoreflect.Message {
+	mi := &file_quner_v1_status_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StateReport.ProtoReflect.Descriptor instead.
+func (*StateReport) Descriptor() ([]byte, []int) {
+	return file_quner_v1_status_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *StateReport) GetState() []string {
+	if x != nil {
+		return x.State
+	}
+	return nil
+}
+
+func (x *StateReport) GetWindows() uint32 {
+	if x != nil {
+		return x.Windows
+	}
+	return 0
+}
+
+func (x *StateReport) GetWorkPerSecond() float64 {
+	if x != nil && x.WorkPerSecond != nil {
+		return *x.WorkPerSecond
+	}
+	return 0
+}
+
+func (x *StateReport) GetWorkPerSecondHalfWidth() float64 {
+	if x != nil && x.WorkPerSecondHalfWidth != nil {
+		return *x.WorkPerSecondHalfWidth
+	}
+	return 0
+}
+
+func (x *StateReport) GetWatts() float64 {
+	if x != nil && x.Watts != nil {
+		return *x.Watts
+	}
+	return 0
+}
+
+func (x *StateReport) GetWattsHalfWidth() float64 {
+	if x != nil && x.WattsHalfWidth != nil {
+		return *x.WattsHalfWidth
+	}
+	return 0
+}
+
+func (x *StateReport) GetJoulesPerWork() float64 {
+	if x != nil && x.JoulesPerWork != nil {
+		return *x.JoulesPerWork
+	}
+	return 0
+}
+
+func (x *StateReport) GetJoulesPerWorkHalfWidth() float64 {
+	if x != nil && x.JoulesPerWorkHalfWidth != nil {
+		return *x.JoulesPerWorkHalfWidth
+	}
+	return 0
+}
+
+func (x *StateReport) GetAchievedWatts() float64 {
+	if x != nil && x.AchievedWatts != nil {
+		return *x.AchievedWatts
+	}
+	return 0
+}
+
+func (x *StateReport) GetAllowed() bool {
+	if x != nil {
+		return x.Allowed
+	}
+	return false
+}
+
+func (x *StateReport) GetInBand() bool {
+	if x != nil {
+		return x.InBand
+	}
+	return false
+}
+
+func (x *StateReport) GetFound() bool {
+	if x != nil {
+		return x.Found
+	}
+	return false
+}
+
+func (x *StateReport) GetChosen() bool {
+	if x != nil {
+		return x.Chosen
+	}
+	return false
+}
+
+func (x *StateReport) GetAxis() string {
+	if x != nil {
+		return x.Axis
+	}
+	return ""
+}
+
+func (x *StateReport) GetSameAs() string {
+	if x != nil {
+		return x.SameAs
+	}
+	return ""
+}
+
+func (x *StateReport) GetSkipped() string {
+	if x != nil {
+		return x.Skipped
+	}
+	return ""
+}
+
 var File_quner_v1_status_proto protoreflect.FileDescriptor
 
 const file_quner_v1_status_proto_rawDesc = "" +
@@ -1832,7 +2147,7 @@ const file_quner_v1_status_proto_rawDesc = "" +
 	"\x06status\x18\x01 \x01(\v2\x10.quner.v1.StatusR\x06status\"\x14\n" +
 	"\x12WatchStatusRequest\"?\n" +
 	"\x13WatchStatusResponse\x12(\n" +
-	"\x06status\x18\x01 \x01(\v2\x10.quner.v1.StatusR\x06status\"\x83\x05\n" +
+	"\x06status\x18\x01 \x01(\v2\x10.quner.v1.StatusR\x06status\"\xa3\x05\n" +
 	"\x06Status\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12 \n" +
 	"\ftime_unix_ns\x18\x02 \x01(\x03R\n" +
@@ -1853,7 +2168,10 @@ const file_quner_v1_status_proto_rawDesc = "" +
 	"\x04tune\x18\x0e \x01(\v2\x13.quner.v1.TuneStateR\x04tune\x12\x1a\n" +
 	"\bdegraded\x18\x0f \x03(\tR\bdegraded\x12!\n" +
 	"\fopen_windows\x18\x10 \x01(\rR\vopenWindows\x12-\n" +
-	"\x06retune\x18\x11 \x01(\v2\x15.quner.v1.RetuneStateR\x06retune\"\x96\x01\n" +
+	"\x06retune\x18\x11 \x01(\v2\x15.quner.v1.RetuneStateR\x06retune\x12\x1e\n" +
+	"\n" +
+	"revalidate\x18\x12 \x01(\bR\n" +
+	"revalidate\"\x96\x01\n" +
 	"\tModeState\x12\"\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x0e.quner.v1.ModeR\x04mode\x12\x1c\n" +
 	"\n" +
@@ -1974,7 +2292,7 @@ const file_quner_v1_status_proto_rawDesc = "" +
 	"\x06unread\x18\b \x01(\rR\x06unread\"\x13\n" +
 	"\x11ListPointsRequest\"B\n" +
 	"\x12ListPointsResponse\x12,\n" +
-	"\x06points\x18\x01 \x03(\v2\x14.quner.v1.TunedPointR\x06points\"\xeb\x04\n" +
+	"\x06points\x18\x01 \x03(\v2\x14.quner.v1.TunedPointR\x06points\"\xfd\a\n" +
 	"\n" +
 	"TunedPoint\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12+\n" +
@@ -1996,10 +2314,54 @@ const file_quner_v1_status_proto_rawDesc = "" +
 	"\x04fits\x18\x10 \x01(\bR\x04fits\x12\x1e\n" +
 	"\n" +
 	"revalidate\x18\x11 \x01(\bR\n" +
-	"revalidateB\t\n" +
+	"revalidate\x12-\n" +
+	"\x06states\x18\x12 \x03(\v2\x15.quner.v1.StateReportR\x06states\x12(\n" +
+	"\x04axes\x18\x13 \x03(\v2\x14.quner.v1.AxisReportR\x04axes\x12\x16\n" +
+	"\x06voided\x18\x14 \x01(\rR\x06voided\x12\x1b\n" +
+	"\twork_unit\x18\x15 \x01(\tR\bworkUnit\x12 \n" +
+	"\tpayback_s\x18\x16 \x01(\x01H\x03R\bpaybackS\x88\x01\x01\x123\n" +
+	"\x13slowdown_half_width\x18\x17 \x01(\x01H\x04R\x11slowdownHalfWidth\x88\x01\x01\x12\x1d\n" +
+	"\n" +
+	"base_watts\x18\x18 \x01(\x01R\tbaseWatts\x12)\n" +
+	"\x10soft_fingerprint\x18\x19 \x01(\tR\x0fsoftFingerprint\x12!\n" +
+	"\fmax_slowdown\x18\x1b \x01(\x01R\vmaxSlowdown\x12\x18\n" +
+	"\achanged\x18\x1a \x03(\tR\achangedB\t\n" +
 	"\a_savingB\x14\n" +
 	"\x12_saving_half_widthB\v\n" +
-	"\t_slowdown2\xa0\x02\n" +
+	"\t_slowdownB\f\n" +
+	"\n" +
+	"_payback_sB\x16\n" +
+	"\x14_slowdown_half_width\"R\n" +
+	"\n" +
+	"AxisReport\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\averdict\x18\x02 \x01(\tR\averdict\x12\x16\n" +
+	"\x06chosen\x18\x03 \x01(\tR\x06chosen\"\xcf\x05\n" +
+	"\vStateReport\x12\x14\n" +
+	"\x05state\x18\x01 \x03(\tR\x05state\x12\x18\n" +
+	"\awindows\x18\x02 \x01(\rR\awindows\x12+\n" +
+	"\x0fwork_per_second\x18\x03 \x01(\x01H\x00R\rworkPerSecond\x88\x01\x01\x12?\n" +
+	"\x1awork_per_second_half_width\x18\x04 \x01(\x01H\x01R\x16workPerSecondHalfWidth\x88\x01\x01\x12\x19\n" +
+	"\x05watts\x18\x05 \x01(\x01H\x02R\x05watts\x88\x01\x01\x12-\n" +
+	"\x10watts_half_width\x18\x06 \x01(\x01H\x03R\x0ewattsHalfWidth\x88\x01\x01\x12+\n" +
+	"\x0fjoules_per_work\x18\a \x01(\x01H\x04R\rjoulesPerWork\x88\x01\x01\x12?\n" +
+	"\x1ajoules_per_work_half_width\x18\b \x01(\x01H\x05R\x16joulesPerWorkHalfWidth\x88\x01\x01\x12*\n" +
+	"\x0eachieved_watts\x18\t \x01(\x01H\x06R\rachievedWatts\x88\x01\x01\x12\x18\n" +
+	"\aallowed\x18\n" +
+	" \x01(\bR\aallowed\x12\x17\n" +
+	"\ain_band\x18\v \x01(\bR\x06inBand\x12\x14\n" +
+	"\x05found\x18\f \x01(\bR\x05found\x12\x16\n" +
+	"\x06chosen\x18\r \x01(\bR\x06chosen\x12\x12\n" +
+	"\x04axis\x18\x0e \x01(\tR\x04axis\x12\x17\n" +
+	"\asame_as\x18\x0f \x01(\tR\x06sameAs\x12\x18\n" +
+	"\askipped\x18\x10 \x01(\tR\askippedB\x12\n" +
+	"\x10_work_per_secondB\x1d\n" +
+	"\x1b_work_per_second_half_widthB\b\n" +
+	"\x06_wattsB\x13\n" +
+	"\x11_watts_half_widthB\x12\n" +
+	"\x10_joules_per_workB\x1d\n" +
+	"\x1b_joules_per_work_half_widthB\x11\n" +
+	"\x0f_achieved_watts2\xa0\x02\n" +
 	"\rStatusService\x12;\n" +
 	"\x06Status\x12\x17.quner.v1.StatusRequest\x1a\x18.quner.v1.StatusResponse\x12L\n" +
 	"\vWatchStatus\x12\x1c.quner.v1.WatchStatusRequest\x1a\x1d.quner.v1.WatchStatusResponse0\x01\x12;\n" +
@@ -2019,7 +2381,7 @@ func file_quner_v1_status_proto_rawDescGZIP() []byte {
 	return file_quner_v1_status_proto_rawDescData
 }
 
-var file_quner_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_quner_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_quner_v1_status_proto_goTypes = []any{
 	(*StatusRequest)(nil),       // 0: quner.v1.StatusRequest
 	(*StatusResponse)(nil),      // 1: quner.v1.StatusResponse
@@ -2042,45 +2404,49 @@ var file_quner_v1_status_proto_goTypes = []any{
 	(*ListPointsRequest)(nil),   // 18: quner.v1.ListPointsRequest
 	(*ListPointsResponse)(nil),  // 19: quner.v1.ListPointsResponse
 	(*TunedPoint)(nil),          // 20: quner.v1.TunedPoint
-	(Profile)(0),                // 21: quner.v1.Profile
-	(*Missing)(nil),             // 22: quner.v1.Missing
-	(Mode)(0),                   // 23: quner.v1.Mode
-	(*Setting)(nil),             // 24: quner.v1.Setting
+	(*AxisReport)(nil),          // 21: quner.v1.AxisReport
+	(*StateReport)(nil),         // 22: quner.v1.StateReport
+	(Profile)(0),                // 23: quner.v1.Profile
+	(*Missing)(nil),             // 24: quner.v1.Missing
+	(Mode)(0),                   // 25: quner.v1.Mode
+	(*Setting)(nil),             // 26: quner.v1.Setting
 }
 var file_quner_v1_status_proto_depIdxs = []int32{
 	4,  // 0: quner.v1.StatusResponse.status:type_name -> quner.v1.Status
 	4,  // 1: quner.v1.WatchStatusResponse.status:type_name -> quner.v1.Status
-	21, // 2: quner.v1.Status.profile:type_name -> quner.v1.Profile
+	23, // 2: quner.v1.Status.profile:type_name -> quner.v1.Profile
 	5,  // 3: quner.v1.Status.mode:type_name -> quner.v1.ModeState
 	6,  // 4: quner.v1.Status.levers:type_name -> quner.v1.LeverState
-	22, // 5: quner.v1.Status.missing:type_name -> quner.v1.Missing
+	24, // 5: quner.v1.Status.missing:type_name -> quner.v1.Missing
 	7,  // 6: quner.v1.Status.devices:type_name -> quner.v1.DevicePower
 	8,  // 7: quner.v1.Status.signal:type_name -> quner.v1.Signal
 	9,  // 8: quner.v1.Status.tune:type_name -> quner.v1.TuneState
 	10, // 9: quner.v1.Status.retune:type_name -> quner.v1.RetuneState
-	23, // 10: quner.v1.ModeState.mode:type_name -> quner.v1.Mode
-	21, // 11: quner.v1.Signal.proposes:type_name -> quner.v1.Profile
+	25, // 10: quner.v1.ModeState.mode:type_name -> quner.v1.Mode
+	23, // 11: quner.v1.Signal.proposes:type_name -> quner.v1.Profile
 	14, // 12: quner.v1.DoctorResponse.levers:type_name -> quner.v1.LeverReport
 	15, // 13: quner.v1.DoctorResponse.counters:type_name -> quner.v1.CounterReport
 	13, // 14: quner.v1.DoctorResponse.conflicts:type_name -> quner.v1.ConflictReport
 	16, // 15: quner.v1.CounterReport.passport:type_name -> quner.v1.CounterPassport
 	17, // 16: quner.v1.CounterPassport.verdicts:type_name -> quner.v1.Verdicts
 	20, // 17: quner.v1.ListPointsResponse.points:type_name -> quner.v1.TunedPoint
-	21, // 18: quner.v1.TunedPoint.profile:type_name -> quner.v1.Profile
-	24, // 19: quner.v1.TunedPoint.settings:type_name -> quner.v1.Setting
-	0,  // 20: quner.v1.StatusService.Status:input_type -> quner.v1.StatusRequest
-	2,  // 21: quner.v1.StatusService.WatchStatus:input_type -> quner.v1.WatchStatusRequest
-	11, // 22: quner.v1.StatusService.Doctor:input_type -> quner.v1.DoctorRequest
-	18, // 23: quner.v1.StatusService.ListPoints:input_type -> quner.v1.ListPointsRequest
-	1,  // 24: quner.v1.StatusService.Status:output_type -> quner.v1.StatusResponse
-	3,  // 25: quner.v1.StatusService.WatchStatus:output_type -> quner.v1.WatchStatusResponse
-	12, // 26: quner.v1.StatusService.Doctor:output_type -> quner.v1.DoctorResponse
-	19, // 27: quner.v1.StatusService.ListPoints:output_type -> quner.v1.ListPointsResponse
-	24, // [24:28] is the sub-list for method output_type
-	20, // [20:24] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	23, // 18: quner.v1.TunedPoint.profile:type_name -> quner.v1.Profile
+	26, // 19: quner.v1.TunedPoint.settings:type_name -> quner.v1.Setting
+	22, // 20: quner.v1.TunedPoint.states:type_name -> quner.v1.StateReport
+	21, // 21: quner.v1.TunedPoint.axes:type_name -> quner.v1.AxisReport
+	0,  // 22: quner.v1.StatusService.Status:input_type -> quner.v1.StatusRequest
+	2,  // 23: quner.v1.StatusService.WatchStatus:input_type -> quner.v1.WatchStatusRequest
+	11, // 24: quner.v1.StatusService.Doctor:input_type -> quner.v1.DoctorRequest
+	18, // 25: quner.v1.StatusService.ListPoints:input_type -> quner.v1.ListPointsRequest
+	1,  // 26: quner.v1.StatusService.Status:output_type -> quner.v1.StatusResponse
+	3,  // 27: quner.v1.StatusService.WatchStatus:output_type -> quner.v1.WatchStatusResponse
+	12, // 28: quner.v1.StatusService.Doctor:output_type -> quner.v1.DoctorResponse
+	19, // 29: quner.v1.StatusService.ListPoints:output_type -> quner.v1.ListPointsResponse
+	26, // [26:30] is the sub-list for method output_type
+	22, // [22:26] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_quner_v1_status_proto_init() }
@@ -2092,13 +2458,14 @@ func file_quner_v1_status_proto_init() {
 	file_quner_v1_status_proto_msgTypes[7].OneofWrappers = []any{}
 	file_quner_v1_status_proto_msgTypes[8].OneofWrappers = []any{}
 	file_quner_v1_status_proto_msgTypes[20].OneofWrappers = []any{}
+	file_quner_v1_status_proto_msgTypes[22].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quner_v1_status_proto_rawDesc), len(file_quner_v1_status_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
