@@ -22,7 +22,7 @@ import (
 // looking are the verbs that change nothing, so need no --dry-run.
 func looking() []string {
 	return []string{
-		"", "doctor", "status", "meter", "history", "version", "man DIR", "rollback",
+		"", "doctor", "status", "meter", "meter open", "meter mark", "meter close", "meter list", "history", "version", "man DIR", "rollback",
 		"points", "points list", "points show", "levers", "levers list",
 		"prime", "prime status", // of this machine, not of the daemon's
 		"completion", "completion bash", "completion zsh", "completion fish", "completion powershell", "help",

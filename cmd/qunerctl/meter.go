@@ -58,6 +58,10 @@ meter's. A daemon that cannot be reached costs the figure, never the command.
 Failures before COMMAND starts, wrong flags too, are 125, 126 (not executable)
 and 127 (not found).
 
+For scripts: "meter open" prints the id of a window, which "meter mark" and
+"meter close" take; "meter list" shows yours. A COMMAND of such a name goes
+behind --.
+
 With --for there is no COMMAND: the machine is metered for that long, 1s to 24h,
 and the result goes to standard output. Ctrl-C ends it early, with the result.
 
@@ -99,6 +103,7 @@ beginning of its name; what it is given is not part of its kind's.`,
 		return nil
 	}
 	f.add(cmd.Flags())
+	cmd.AddCommand(a.meterOpenCmd(), a.meterMarkCmd(), a.meterCloseCmd(), a.meterListCmd())
 	_ = cmd.RegisterFlagCompletionFunc("devices", a.deviceNames) // the flag is there
 	oneOf(cmd, "unit", "tokens", "requests", "samples", "steps", "runs")
 	return cmd
@@ -120,9 +125,7 @@ func (f *meterFlags) either(cmd *cobra.Command, args []string) error {
 func (f *meterFlags) add(flags *pflag.FlagSet) {
 	flags.SetInterspersed(false)
 	flags.StringVar(&f.open.Name, "name", "", "`NAME` of the window; default: the command's")
-	flags.StringSliceVar(&f.open.Devices, "devices", nil, "charge these `DEVICES` (qunerctl doctor names them); default: GPUs that are awake, CPU packages, dram")
-	flags.StringVar(&f.idle, "idle-watts", "", "idle floor in watts per kind or device, `gpu=50,cpu=20` (± as in the example)")
-	flags.StringVar(&f.open.Workload, "workload", "", "`NAME` of the workload")
+	f.addMeasured(flags)
 	flags.Float64Var(&f.close.Work, "work", 0, "amount of work that the command does, for joules per unit")
 	flags.StringVar(&f.open.Unit, "unit", "", "what work is counted in: tokens, requests")
 	flags.BoolVar(&f.close.Synced, "synced", true, "GPU work is complete when the command has ended")
@@ -130,6 +133,13 @@ func (f *meterFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.waitEdge, "wait-edge", false, "begin and end at a counter's step: up to 0.1 s later, and next to nothing hidden")
 	flags.BoolVar(&f.sampled, "require-sampled", false, "say so if the figure is not a measurement; with --for that is an error, too")
 	flags.StringVarP(&f.output, "output", "o", "", "write the result to `FILE` instead of standard error")
+}
+
+// addMeasured defines the flags that say what is measured.
+func (f *meterFlags) addMeasured(flags *pflag.FlagSet) {
+	flags.StringSliceVar(&f.open.Devices, "devices", nil, "charge these `DEVICES` (qunerctl doctor names them); default: GPUs that are awake, CPU packages, dram")
+	flags.StringVar(&f.idle, "idle-watts", "", "idle floor in watts per kind or device, `gpu=50,cpu=20` (± as in the example)")
+	flags.StringVar(&f.open.Workload, "workload", "", "`NAME` of the workload")
 }
 
 // meterFailure gives an error the exit code of a wrapper that could not start its command.

@@ -28,6 +28,8 @@ type metering struct {
 	words string   // the command, for people
 	args  []string // and as it was given; none with --for
 	asked time.Duration
+
+	script bool // a window that a script has closed
 }
 
 // runsCommand tells whether the words typed are to run a command: what goes wrong is then told as by a wrapper of it.

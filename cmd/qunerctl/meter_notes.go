@@ -200,6 +200,9 @@ func advice(w *qunerv1.WindowResult, of metering) string {
 	if slices.Contains(said, "coarse") {
 		enough = 5 * time.Second // the daemon's ticks are a second apart
 	}
+	if of.script {
+		return "" // the script knows what can last longer
+	}
 	if len(of.args) == 0 {
 		return "meter for longer: qunerctl meter --for " + shortDuration(max(10*time.Second, 2*of.asked))
 	}

@@ -38,7 +38,9 @@ func (a *app) watch(ctx context.Context) error {
 		return picture.GetStatus(), err
 	}
 	if file, ok := a.out.Writer.(*os.File); ok && a.out.tty && !a.json {
-		err = a.watchPage(ctx, file, next)
+		err = watchPage(ctx, file, next, func(s *qunerv1.Status) {
+			a.draw(file, "as of "+time.Unix(0, s.GetTimeUnixNs()).Format(time.TimeOnly)+", Ctrl-C to leave", func(on *app) { on.statusPage(s) })
+		})
 	} else {
 		err = a.watchLines(next)
 	}
@@ -114,14 +116,14 @@ func (p *fullPage) stop() {
 }
 
 // watchPage fills the terminal with the newest picture, in the size that the window has then.
-func (a *app) watchPage(ctx context.Context, file *os.File, next func() (*qunerv1.Status, error)) error {
+func watchPage[T any](ctx context.Context, file *os.File, next func() (*T, error), draw func(*T)) error {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGWINCH, syscall.SIGTSTP)
 	defer signal.Stop(signals)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	pictures, ended := received(ctx, next)
-	first, err := (*qunerv1.Status)(nil), error(nil)
+	first, err := (*T)(nil), error(nil)
 	select { // what fails at once leaves the screen alone
 	case first = <-pictures:
 	case err = <-ended:
@@ -134,7 +136,7 @@ func (a *app) watchPage(ctx context.Context, file *os.File, next func() (*qunerv
 	tick := time.NewTicker(time.Second) // the age of a picture goes on
 	defer tick.Stop()
 	for s := first; ; {
-		a.draw(file, s)
+		draw(s)
 		select {
 		case s = <-pictures:
 		case <-tick.C:
@@ -151,8 +153,8 @@ func (a *app) watchPage(ctx context.Context, file *os.File, next func() (*qunerv
 }
 
 // received hands pictures on as they come, and at last why no more do.
-func received(ctx context.Context, next func() (*qunerv1.Status, error)) (<-chan *qunerv1.Status, <-chan error) {
-	pictures, ended := make(chan *qunerv1.Status), make(chan error, 1)
+func received[T any](ctx context.Context, next func() (*T, error)) (<-chan *T, <-chan error) {
+	pictures, ended := make(chan *T), make(chan error, 1)
 	go func() {
 		for {
 			s, err := next()
@@ -171,7 +173,7 @@ func received(ctx context.Context, next func() (*qunerv1.Status, error)) (<-chan
 }
 
 // draw shows a picture in one write: a terminal that shows each as it comes has nothing half drawn to show.
-func (a *app) draw(file *os.File, s *qunerv1.Status) {
+func (a *app) draw(file *os.File, footer string, page func(on *app)) {
 	wide, high, err := term.GetSize(int(file.Fd()))
 	if err != nil || wide < 1 || high < 1 {
 		wide, high = 80, 24
@@ -179,8 +181,7 @@ func (a *app) draw(file *os.File, s *qunerv1.Status) {
 	var b strings.Builder
 	drawn := *a
 	drawn.out = &screen{Writer: &b, tty: true, colour: a.out.colour, width: wide}
-	drawn.statusPage(s)
-	footer := "as of " + time.Unix(0, s.GetTimeUnixNs()).Format(time.TimeOnly) + ", Ctrl-C to leave"
+	page(&drawn)
 	_, _ = file.WriteString(frame(b.String(), footer, wide, high, drawn.out.style))
 }
 

@@ -66,12 +66,15 @@ func deviceOut(d meter.DeviceEnergy) *qunerv1.DeviceEnergy {
 		DeviceTotalUj: joules(d.Total), DurationNs: int64(d.Duration),
 	}
 	if !unseen(d) {
-		out.Terms = &qunerv1.Terms{
-			EdgesUj: int64(d.Terms.Edges), FloorUj: int64(d.Terms.Floor), ClockUj: int64(d.Terms.Clock), GainUj: int64(d.Terms.Gain),
-			GainFrom: d.Terms.GainFrom,
-		}
+		out.Terms = termsOut(d.Terms)
 	}
 	return out
+}
+
+func termsOut(t meter.Terms) *qunerv1.Terms {
+	return &qunerv1.Terms{
+		EdgesUj: int64(t.Edges), FloorUj: int64(t.Floor), ClockUj: int64(t.Clock), GainUj: int64(t.Gain), GainFrom: t.GainFrom,
+	}
 }
 
 // stageOut is a stage; one in which no counter moved has no energies.

@@ -10,6 +10,7 @@ import (
 
 	qunerv1 "github.com/qunerd/quner/api/quner/v1"
 	"github.com/qunerd/quner/internal/meter"
+	"github.com/qunerd/quner/internal/unit"
 )
 
 // Open begins a detached window.
@@ -54,12 +55,19 @@ const (
 // List tells of the caller's windows.
 func (m *meterService) List(ctx context.Context, r *qunerv1.ListRequest) (*qunerv1.ListResponse, error) {
 	who := callerOf(ctx).viewer()
-	windows := m.server.meter.Running(ctx, who, false)
+	other := func(name, workload string) bool {
+		return r.GetName() != "" && name != r.GetName() || r.GetWorkload() != "" && workload != r.GetWorkload()
+	}
+	windows := slices.DeleteFunc(m.server.meter.Running(ctx, who, false), func(w meter.Running) bool { return other(w.Name, w.Workload) })
 	out := &qunerv1.ListResponse{KeptNs: int64(meter.KeepTime)}
 	left := max(0, len(windows)-maxListed)
 	out.Windows = each(windows[:len(windows)-left], runningOut)
 	kept, most := m.server.meter.Kept(who)
+	kept = slices.DeleteFunc(kept, func(e meter.Ended) bool { return other(e.Name, e.Workload) })
 	out.KeptResults = uint32(min(most, 1<<20)) //nolint:gosec // bounded
+	if r.GetSum() {
+		out.Sum = sumOut(meter.SumOf(each(kept, func(e meter.Ended) meter.Result { return e.Result })))
+	}
 	if r.GetClosed() {
 		more := max(0, len(kept)-maxListedKept)
 		out.Closed = each(kept[:len(kept)-more], endedOut)
@@ -161,4 +169,21 @@ func runningOut(r meter.Running) *qunerv1.RunningWindow {
 func endedOut(e meter.Ended) *qunerv1.ClosedWindow {
 	e.Stages = nil
 	return &qunerv1.ClosedWindow{Result: resultOut(e.Result), EndedUnixNs: unixNano(e.At)}
+}
+
+func sumOut(s meter.Sum) *qunerv1.WindowSum {
+	joules := func(e unit.Energy) *int64 { return known(int64(e), s.Known) }
+	out := &qunerv1.WindowSum{
+		Windows: uint32(s.Windows), Small: uint32(s.Small), Unmeasured: uint32(s.Unmeasured), //nolint:gosec // bounded by what is kept
+		DurationNs: int64(s.Duration), EnergyUj: joules(s.Energy), HalfWidthUj: joules(s.HalfWidth),
+		GrossUj: joules(s.Gross), FloorUj: joules(s.Floor), AboveIdle: s.AboveIdle,
+		UpperBoundUj: known(int64(s.UpperBound), s.Windows > 0), Work: s.Work, Unit: s.Unit,
+	}
+	if s.Known {
+		out.Terms = termsOut(s.Terms)
+	}
+	if s.HasPerUnit {
+		out.JoulesPerUnit, out.JoulesPerUnitHalfWidth = finite(s.PerUnit), finite(s.PerUnitHalfWidth)
+	}
+	return out
 }

@@ -401,7 +401,10 @@ func (x *CloseResponse) GetResult() *WindowResult {
 
 type ListRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Closed        bool                   `protobuf:"varint,1,opt,name=closed,proto3" json:"closed,omitempty"` // the results of windows that have ended, too
+	Closed        bool                   `protobuf:"varint,1,opt,name=closed,proto3" json:"closed,omitempty"`    // the results of windows that have ended, too
+	Sum           bool                   `protobuf:"varint,2,opt,name=sum,proto3" json:"sum,omitempty"`          // and what those come to together
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`         // windows of this name alone
+	Workload      string                 `protobuf:"bytes,4,opt,name=workload,proto3" json:"workload,omitempty"` // windows of this workload alone
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -443,6 +446,27 @@ func (x *ListRequest) GetClosed() bool {
 	return false
 }
 
+func (x *ListRequest) GetSum() bool {
+	if x != nil {
+		return x.Sum
+	}
+	return false
+}
+
+func (x *ListRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ListRequest) GetWorkload() string {
+	if x != nil {
+		return x.Workload
+	}
+	return ""
+}
+
 type ListResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Windows       []*RunningWindow       `protobuf:"bytes,1,rep,name=windows,proto3" json:"windows,omitempty"`                             // the oldest first
@@ -450,6 +474,7 @@ type ListResponse struct {
 	KeptNs        int64                  `protobuf:"varint,3,opt,name=kept_ns,json=keptNs,proto3" json:"kept_ns,omitempty"`                // for how long results are kept
 	KeptResults   uint32                 `protobuf:"varint,4,opt,name=kept_results,json=keptResults,proto3" json:"kept_results,omitempty"` // and how many of one user at most
 	LeftOut       uint32                 `protobuf:"varint,5,opt,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`             // windows and results for which there is no room in one answer: the newest
+	Sum           *WindowSum             `protobuf:"bytes,6,opt,name=sum,proto3" json:"sum,omitempty"`                                     // of all results that are kept, those for which there is no room too
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -519,6 +544,172 @@ func (x *ListResponse) GetLeftOut() uint32 {
 	return 0
 }
 
+func (x *ListResponse) GetSum() *WindowSum {
+	if x != nil {
+		return x.Sum
+	}
+	return nil
+}
+
+// WindowSum is what windows that have ended come to together. Windows that are too small each to be told from nothing are
+// in it, with their signed energy. What is uncertain adds up as it depends: edges and clocks in quadrature, the floor
+// linearly for each certificate, the gain linearly for each sensor.
+type WindowSum struct {
+	state                  protoimpl.MessageState `protogen:"open.v1"`
+	Windows                uint32                 `protobuf:"varint,1,opt,name=windows,proto3" json:"windows,omitempty"`
+	Small                  uint32                 `protobuf:"varint,2,opt,name=small,proto3" json:"small,omitempty"`                                        // of these, not told from nothing each by itself
+	Unmeasured             uint32                 `protobuf:"varint,3,opt,name=unmeasured,proto3" json:"unmeasured,omitempty"`                              // of these, with a device of which nothing was measured, and which is not in the sum
+	DurationNs             int64                  `protobuf:"varint,4,opt,name=duration_ns,json=durationNs,proto3" json:"duration_ns,omitempty"`            // of all windows, also where they overlap
+	EnergyUj               *int64                 `protobuf:"varint,5,opt,name=energy_uj,json=energyUj,proto3,oneof" json:"energy_uj,omitempty"`            // gross less floor; absent where nothing was measured of any window
+	HalfWidthUj            *int64                 `protobuf:"varint,6,opt,name=half_width_uj,json=halfWidthUj,proto3,oneof" json:"half_width_uj,omitempty"` // of the 95 % interval
+	GrossUj                *int64                 `protobuf:"varint,7,opt,name=gross_uj,json=grossUj,proto3,oneof" json:"gross_uj,omitempty"`
+	FloorUj                *int64                 `protobuf:"varint,8,opt,name=floor_uj,json=floorUj,proto3,oneof" json:"floor_uj,omitempty"`
+	AboveIdle              bool                   `protobuf:"varint,9,opt,name=above_idle,json=aboveIdle,proto3" json:"above_idle,omitempty"`                   // every device of every window had a floor
+	Terms                  *Terms                 `protobuf:"bytes,10,opt,name=terms,proto3" json:"terms,omitempty"`                                            // the parts of the half-width
+	UpperBoundUj           *int64                 `protobuf:"varint,11,opt,name=upper_bound_uj,json=upperBoundUj,proto3,oneof" json:"upper_bound_uj,omitempty"` // with what was not measured at its most
+	Work                   float64                `protobuf:"fixed64,12,opt,name=work,proto3" json:"work,omitempty"`                                            // 0 where the windows' units differ, or one was told of no work
+	Unit                   string                 `protobuf:"bytes,13,opt,name=unit,proto3" json:"unit,omitempty"`
+	JoulesPerUnit          *float64               `protobuf:"fixed64,14,opt,name=joules_per_unit,json=joulesPerUnit,proto3,oneof" json:"joules_per_unit,omitempty"`
+	JoulesPerUnitHalfWidth *float64               `protobuf:"fixed64,15,opt,name=joules_per_unit_half_width,json=joulesPerUnitHalfWidth,proto3,oneof" json:"joules_per_unit_half_width,omitempty"`
+	unknownFields          protoimpl.UnknownFields
+	sizeCache              protoimpl.SizeCache
+}
+
+func (x *WindowSum) Reset() {
+	*x = WindowSum{}
+	mi := &file_quner_v1_meter_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WindowSum) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WindowSum) ProtoMessage() {}
+
+func (x *WindowSum) ProtoReflect() protoreflect.Message {
+	mi := &file_quner_v1_meter_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WindowSum.ProtoReflect.Descriptor instead.
+func (*WindowSum) Descriptor() ([]byte, []int) {
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *WindowSum) GetWindows() uint32 {
+	if x != nil {
+		return x.Windows
+	}
+	return 0
+}
+
+func (x *WindowSum) GetSmall() uint32 {
+	if x != nil {
+		return x.Small
+	}
+	return 0
+}
+
+func (x *WindowSum) GetUnmeasured() uint32 {
+	if x != nil {
+		return x.Unmeasured
+	}
+	return 0
+}
+
+func (x *WindowSum) GetDurationNs() int64 {
+	if x != nil {
+		return x.DurationNs
+	}
+	return 0
+}
+
+func (x *WindowSum) GetEnergyUj() int64 {
+	if x != nil && x.EnergyUj != nil {
+		return *x.EnergyUj
+	}
+	return 0
+}
+
+func (x *WindowSum) GetHalfWidthUj() int64 {
+	if x != nil && x.HalfWidthUj != nil {
+		return *x.HalfWidthUj
+	}
+	return 0
+}
+
+func (x *WindowSum) GetGrossUj() int64 {
+	if x != nil && x.GrossUj != nil {
+		return *x.GrossUj
+	}
+	return 0
+}
+
+func (x *WindowSum) GetFloorUj() int64 {
+	if x != nil && x.FloorUj != nil {
+		return *x.FloorUj
+	}
+	return 0
+}
+
+func (x *WindowSum) GetAboveIdle() bool {
+	if x != nil {
+		return x.AboveIdle
+	}
+	return false
+}
+
+func (x *WindowSum) GetTerms() *Terms {
+	if x != nil {
+		return x.Terms
+	}
+	return nil
+}
+
+func (x *WindowSum) GetUpperBoundUj() int64 {
+	if x != nil && x.UpperBoundUj != nil {
+		return *x.UpperBoundUj
+	}
+	return 0
+}
+
+func (x *WindowSum) GetWork() float64 {
+	if x != nil {
+		return x.Work
+	}
+	return 0
+}
+
+func (x *WindowSum) GetUnit() string {
+	if x != nil {
+		return x.Unit
+	}
+	return ""
+}
+
+func (x *WindowSum) GetJoulesPerUnit() float64 {
+	if x != nil && x.JoulesPerUnit != nil {
+		return *x.JoulesPerUnit
+	}
+	return 0
+}
+
+func (x *WindowSum) GetJoulesPerUnitHalfWidth() float64 {
+	if x != nil && x.JoulesPerUnitHalfWidth != nil {
+		return *x.JoulesPerUnitHalfWidth
+	}
+	return 0
+}
+
 type WatchRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	IntervalNs    int64                  `protobuf:"varint,1,opt,name=interval_ns,json=intervalNs,proto3" json:"interval_ns,omitempty"` // 0: 1 s; at least 100 ms
@@ -528,7 +719,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_quner_v1_meter_proto_msgTypes[8]
+	mi := &file_quner_v1_meter_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -540,7 +731,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_meter_proto_msgTypes[8]
+	mi := &file_quner_v1_meter_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -553,7 +744,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_quner_v1_meter_proto_rawDescGZIP(), []int{8}
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *WatchRequest) GetIntervalNs() int64 {
@@ -572,7 +763,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_quner_v1_meter_proto_msgTypes[9]
+	mi := &file_quner_v1_meter_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -584,7 +775,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_meter_proto_msgTypes[9]
+	mi := &file_quner_v1_meter_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -597,7 +788,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_quner_v1_meter_proto_rawDescGZIP(), []int{9}
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *WatchResponse) GetWindows() []*RunningWindow {
@@ -630,7 +821,7 @@ type RunningWindow struct {
 
 func (x *RunningWindow) Reset() {
 	*x = RunningWindow{}
-	mi := &file_quner_v1_meter_proto_msgTypes[10]
+	mi := &file_quner_v1_meter_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -642,7 +833,7 @@ func (x *RunningWindow) String() string {
 func (*RunningWindow) ProtoMessage() {}
 
 func (x *RunningWindow) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_meter_proto_msgTypes[10]
+	mi := &file_quner_v1_meter_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -655,7 +846,7 @@ func (x *RunningWindow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunningWindow.ProtoReflect.Descriptor instead.
 func (*RunningWindow) Descriptor() ([]byte, []int) {
-	return file_quner_v1_meter_proto_rawDescGZIP(), []int{10}
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RunningWindow) GetId() string {
@@ -767,7 +958,7 @@ type ClosedWindow struct {
 
 func (x *ClosedWindow) Reset() {
 	*x = ClosedWindow{}
-	mi := &file_quner_v1_meter_proto_msgTypes[11]
+	mi := &file_quner_v1_meter_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -779,7 +970,7 @@ func (x *ClosedWindow) String() string {
 func (*ClosedWindow) ProtoMessage() {}
 
 func (x *ClosedWindow) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_meter_proto_msgTypes[11]
+	mi := &file_quner_v1_meter_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -792,7 +983,7 @@ func (x *ClosedWindow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClosedWindow.ProtoReflect.Descriptor instead.
 func (*ClosedWindow) Descriptor() ([]byte, []int) {
-	return file_quner_v1_meter_proto_rawDescGZIP(), []int{11}
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ClosedWindow) GetResult() *WindowResult {
@@ -825,7 +1016,7 @@ type SessionRequest struct {
 
 func (x *SessionRequest) Reset() {
 	*x = SessionRequest{}
-	mi := &file_quner_v1_meter_proto_msgTypes[12]
+	mi := &file_quner_v1_meter_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -837,7 +1028,7 @@ func (x *SessionRequest) String() string {
 func (*SessionRequest) ProtoMessage() {}
 
 func (x *SessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_meter_proto_msgTypes[12]
+	mi := &file_quner_v1_meter_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -850,7 +1041,7 @@ func (x *SessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRequest.ProtoReflect.Descriptor instead.
 func (*SessionRequest) Descriptor() ([]byte, []int) {
-	return file_quner_v1_meter_proto_rawDescGZIP(), []int{12}
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SessionRequest) GetSeq() uint64 {
@@ -948,7 +1139,7 @@ type SessionResponse struct {
 
 func (x *SessionResponse) Reset() {
 	*x = SessionResponse{}
-	mi := &file_quner_v1_meter_proto_msgTypes[13]
+	mi := &file_quner_v1_meter_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -960,7 +1151,7 @@ func (x *SessionResponse) String() string {
 func (*SessionResponse) ProtoMessage() {}
 
 func (x *SessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_meter_proto_msgTypes[13]
+	mi := &file_quner_v1_meter_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -973,7 +1164,7 @@ func (x *SessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionResponse.ProtoReflect.Descriptor instead.
 func (*SessionResponse) Descriptor() ([]byte, []int) {
-	return file_quner_v1_meter_proto_rawDescGZIP(), []int{13}
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SessionResponse) GetSeq() uint64 {
@@ -1080,7 +1271,7 @@ type ResumeWindow struct {
 
 func (x *ResumeWindow) Reset() {
 	*x = ResumeWindow{}
-	mi := &file_quner_v1_meter_proto_msgTypes[14]
+	mi := &file_quner_v1_meter_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1092,7 +1283,7 @@ func (x *ResumeWindow) String() string {
 func (*ResumeWindow) ProtoMessage() {}
 
 func (x *ResumeWindow) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_meter_proto_msgTypes[14]
+	mi := &file_quner_v1_meter_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1105,7 +1296,7 @@ func (x *ResumeWindow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeWindow.ProtoReflect.Descriptor instead.
 func (*ResumeWindow) Descriptor() ([]byte, []int) {
-	return file_quner_v1_meter_proto_rawDescGZIP(), []int{14}
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ResumeWindow) GetId() string {
@@ -1125,7 +1316,7 @@ type WindowResumed struct {
 
 func (x *WindowResumed) Reset() {
 	*x = WindowResumed{}
-	mi := &file_quner_v1_meter_proto_msgTypes[15]
+	mi := &file_quner_v1_meter_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1137,7 +1328,7 @@ func (x *WindowResumed) String() string {
 func (*WindowResumed) ProtoMessage() {}
 
 func (x *WindowResumed) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_meter_proto_msgTypes[15]
+	mi := &file_quner_v1_meter_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1150,7 +1341,7 @@ func (x *WindowResumed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowResumed.ProtoReflect.Descriptor instead.
 func (*WindowResumed) Descriptor() ([]byte, []int) {
-	return file_quner_v1_meter_proto_rawDescGZIP(), []int{15}
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WindowResumed) GetId() string {
@@ -1178,7 +1369,7 @@ type CommandError struct {
 
 func (x *CommandError) Reset() {
 	*x = CommandError{}
-	mi := &file_quner_v1_meter_proto_msgTypes[16]
+	mi := &file_quner_v1_meter_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1190,7 +1381,7 @@ func (x *CommandError) String() string {
 func (*CommandError) ProtoMessage() {}
 
 func (x *CommandError) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_meter_proto_msgTypes[16]
+	mi := &file_quner_v1_meter_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1203,7 +1394,7 @@ func (x *CommandError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandError.ProtoReflect.Descriptor instead.
 func (*CommandError) Descriptor() ([]byte, []int) {
-	return file_quner_v1_meter_proto_rawDescGZIP(), []int{16}
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CommandError) GetCode() uint32 {
@@ -1241,7 +1432,7 @@ type OpenWindow struct {
 
 func (x *OpenWindow) Reset() {
 	*x = OpenWindow{}
-	mi := &file_quner_v1_meter_proto_msgTypes[17]
+	mi := &file_quner_v1_meter_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1253,7 +1444,7 @@ func (x *OpenWindow) String() string {
 func (*OpenWindow) ProtoMessage() {}
 
 func (x *OpenWindow) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_meter_proto_msgTypes[17]
+	mi := &file_quner_v1_meter_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1266,7 +1457,7 @@ func (x *OpenWindow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenWindow.ProtoReflect.Descriptor instead.
 func (*OpenWindow) Descriptor() ([]byte, []int) {
-	return file_quner_v1_meter_proto_rawDescGZIP(), []int{17}
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *OpenWindow) GetName() string {
@@ -1349,7 +1540,7 @@ type WindowOpened struct {
 
 func (x *WindowOpened) Reset() {
 	*x = WindowOpened{}
-	mi := &file_quner_v1_meter_proto_msgTypes[18]
+	mi := &file_quner_v1_meter_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1361,7 +1552,7 @@ func (x *WindowOpened) String() string {
 func (*WindowOpened) ProtoMessage() {}
 
 func (x *WindowOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_meter_proto_msgTypes[18]
+	mi := &file_quner_v1_meter_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1374,7 +1565,7 @@ func (x *WindowOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowOpened.ProtoReflect.Descriptor instead.
 func (*WindowOpened) Descriptor() ([]byte, []int) {
-	return file_quner_v1_meter_proto_rawDescGZIP(), []int{18}
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *WindowOpened) GetId() string {
@@ -1402,7 +1593,7 @@ type MarkWindow struct {
 
 func (x *MarkWindow) Reset() {
 	*x = MarkWindow{}
-	mi := &file_quner_v1_meter_proto_msgTypes[19]
+	mi := &file_quner_v1_meter_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1414,7 +1605,7 @@ func (x *MarkWindow) String() string {
 func (*MarkWindow) ProtoMessage() {}
 
 func (x *MarkWindow) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_meter_proto_msgTypes[19]
+	mi := &file_quner_v1_meter_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1427,7 +1618,7 @@ func (x *MarkWindow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MarkWindow.ProtoReflect.Descriptor instead.
 func (*MarkWindow) Descriptor() ([]byte, []int) {
-	return file_quner_v1_meter_proto_rawDescGZIP(), []int{19}
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *MarkWindow) GetId() string {
@@ -1453,7 +1644,7 @@ type WindowMarked struct {
 
 func (x *WindowMarked) Reset() {
 	*x = WindowMarked{}
-	mi := &file_quner_v1_meter_proto_msgTypes[20]
+	mi := &file_quner_v1_meter_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1465,7 +1656,7 @@ func (x *WindowMarked) String() string {
 func (*WindowMarked) ProtoMessage() {}
 
 func (x *WindowMarked) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_meter_proto_msgTypes[20]
+	mi := &file_quner_v1_meter_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1478,7 +1669,7 @@ func (x *WindowMarked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowMarked.ProtoReflect.Descriptor instead.
 func (*WindowMarked) Descriptor() ([]byte, []int) {
-	return file_quner_v1_meter_proto_rawDescGZIP(), []int{20}
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *WindowMarked) GetStage() *Stage {
@@ -1503,7 +1694,7 @@ type CloseWindow struct {
 
 func (x *CloseWindow) Reset() {
 	*x = CloseWindow{}
-	mi := &file_quner_v1_meter_proto_msgTypes[21]
+	mi := &file_quner_v1_meter_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1515,7 +1706,7 @@ func (x *CloseWindow) String() string {
 func (*CloseWindow) ProtoMessage() {}
 
 func (x *CloseWindow) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_meter_proto_msgTypes[21]
+	mi := &file_quner_v1_meter_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1528,7 +1719,7 @@ func (x *CloseWindow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseWindow.ProtoReflect.Descriptor instead.
 func (*CloseWindow) Descriptor() ([]byte, []int) {
-	return file_quner_v1_meter_proto_rawDescGZIP(), []int{21}
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CloseWindow) GetId() string {
@@ -1600,7 +1791,7 @@ type WindowResult struct {
 
 func (x *WindowResult) Reset() {
 	*x = WindowResult{}
-	mi := &file_quner_v1_meter_proto_msgTypes[22]
+	mi := &file_quner_v1_meter_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1612,7 +1803,7 @@ func (x *WindowResult) String() string {
 func (*WindowResult) ProtoMessage() {}
 
 func (x *WindowResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_meter_proto_msgTypes[22]
+	mi := &file_quner_v1_meter_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1625,7 +1816,7 @@ func (x *WindowResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowResult.ProtoReflect.Descriptor instead.
 func (*WindowResult) Descriptor() ([]byte, []int) {
-	return file_quner_v1_meter_proto_rawDescGZIP(), []int{22}
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *WindowResult) GetId() string {
@@ -1820,7 +2011,7 @@ type DeviceEnergy struct {
 
 func (x *DeviceEnergy) Reset() {
 	*x = DeviceEnergy{}
-	mi := &file_quner_v1_meter_proto_msgTypes[23]
+	mi := &file_quner_v1_meter_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1832,7 +2023,7 @@ func (x *DeviceEnergy) String() string {
 func (*DeviceEnergy) ProtoMessage() {}
 
 func (x *DeviceEnergy) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_meter_proto_msgTypes[23]
+	mi := &file_quner_v1_meter_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1845,7 +2036,7 @@ func (x *DeviceEnergy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceEnergy.ProtoReflect.Descriptor instead.
 func (*DeviceEnergy) Descriptor() ([]byte, []int) {
-	return file_quner_v1_meter_proto_rawDescGZIP(), []int{23}
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DeviceEnergy) GetDevice() string {
@@ -1967,7 +2158,7 @@ type Terms struct {
 
 func (x *Terms) Reset() {
 	*x = Terms{}
-	mi := &file_quner_v1_meter_proto_msgTypes[24]
+	mi := &file_quner_v1_meter_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1979,7 +2170,7 @@ func (x *Terms) String() string {
 func (*Terms) ProtoMessage() {}
 
 func (x *Terms) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_meter_proto_msgTypes[24]
+	mi := &file_quner_v1_meter_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1992,7 +2183,7 @@ func (x *Terms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Terms.ProtoReflect.Descriptor instead.
 func (*Terms) Descriptor() ([]byte, []int) {
-	return file_quner_v1_meter_proto_rawDescGZIP(), []int{24}
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Terms) GetEdgesUj() int64 {
@@ -2043,7 +2234,7 @@ type Stage struct {
 
 func (x *Stage) Reset() {
 	*x = Stage{}
-	mi := &file_quner_v1_meter_proto_msgTypes[25]
+	mi := &file_quner_v1_meter_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2055,7 +2246,7 @@ func (x *Stage) String() string {
 func (*Stage) ProtoMessage() {}
 
 func (x *Stage) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_meter_proto_msgTypes[25]
+	mi := &file_quner_v1_meter_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2068,7 +2259,7 @@ func (x *Stage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stage.ProtoReflect.Descriptor instead.
 func (*Stage) Descriptor() ([]byte, []int) {
-	return file_quner_v1_meter_proto_rawDescGZIP(), []int{25}
+	return file_quner_v1_meter_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Stage) GetName() string {
@@ -2116,15 +2307,48 @@ const file_quner_v1_meter_proto_rawDesc = "" +
 	"\fCloseRequest\x12+\n" +
 	"\x05close\x18\x01 \x01(\v2\x15.quner.v1.CloseWindowR\x05close\"?\n" +
 	"\rCloseResponse\x12.\n" +
-	"\x06result\x18\x01 \x01(\v2\x16.quner.v1.WindowResultR\x06result\"%\n" +
+	"\x06result\x18\x01 \x01(\v2\x16.quner.v1.WindowResultR\x06result\"g\n" +
 	"\vListRequest\x12\x16\n" +
-	"\x06closed\x18\x01 \x01(\bR\x06closed\"\xc8\x01\n" +
+	"\x06closed\x18\x01 \x01(\bR\x06closed\x12\x10\n" +
+	"\x03sum\x18\x02 \x01(\bR\x03sum\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x1a\n" +
+	"\bworkload\x18\x04 \x01(\tR\bworkload\"\xef\x01\n" +
 	"\fListResponse\x121\n" +
 	"\awindows\x18\x01 \x03(\v2\x17.quner.v1.RunningWindowR\awindows\x12.\n" +
 	"\x06closed\x18\x02 \x03(\v2\x16.quner.v1.ClosedWindowR\x06closed\x12\x17\n" +
 	"\akept_ns\x18\x03 \x01(\x03R\x06keptNs\x12!\n" +
 	"\fkept_results\x18\x04 \x01(\rR\vkeptResults\x12\x19\n" +
-	"\bleft_out\x18\x05 \x01(\rR\aleftOut\"/\n" +
+	"\bleft_out\x18\x05 \x01(\rR\aleftOut\x12%\n" +
+	"\x03sum\x18\x06 \x01(\v2\x13.quner.v1.WindowSumR\x03sum\"\x8e\x05\n" +
+	"\tWindowSum\x12\x18\n" +
+	"\awindows\x18\x01 \x01(\rR\awindows\x12\x14\n" +
+	"\x05small\x18\x02 \x01(\rR\x05small\x12\x1e\n" +
+	"\n" +
+	"unmeasured\x18\x03 \x01(\rR\n" +
+	"unmeasured\x12\x1f\n" +
+	"\vduration_ns\x18\x04 \x01(\x03R\n" +
+	"durationNs\x12 \n" +
+	"\tenergy_uj\x18\x05 \x01(\x03H\x00R\benergyUj\x88\x01\x01\x12'\n" +
+	"\rhalf_width_uj\x18\x06 \x01(\x03H\x01R\vhalfWidthUj\x88\x01\x01\x12\x1e\n" +
+	"\bgross_uj\x18\a \x01(\x03H\x02R\agrossUj\x88\x01\x01\x12\x1e\n" +
+	"\bfloor_uj\x18\b \x01(\x03H\x03R\afloorUj\x88\x01\x01\x12\x1d\n" +
+	"\n" +
+	"above_idle\x18\t \x01(\bR\taboveIdle\x12%\n" +
+	"\x05terms\x18\n" +
+	" \x01(\v2\x0f.quner.v1.TermsR\x05terms\x12)\n" +
+	"\x0eupper_bound_uj\x18\v \x01(\x03H\x04R\fupperBoundUj\x88\x01\x01\x12\x12\n" +
+	"\x04work\x18\f \x01(\x01R\x04work\x12\x12\n" +
+	"\x04unit\x18\r \x01(\tR\x04unit\x12+\n" +
+	"\x0fjoules_per_unit\x18\x0e \x01(\x01H\x05R\rjoulesPerUnit\x88\x01\x01\x12?\n" +
+	"\x1ajoules_per_unit_half_width\x18\x0f \x01(\x01H\x06R\x16joulesPerUnitHalfWidth\x88\x01\x01B\f\n" +
+	"\n" +
+	"_energy_ujB\x10\n" +
+	"\x0e_half_width_ujB\v\n" +
+	"\t_gross_ujB\v\n" +
+	"\t_floor_ujB\x11\n" +
+	"\x0f_upper_bound_ujB\x12\n" +
+	"\x10_joules_per_unitB\x1d\n" +
+	"\x1b_joules_per_unit_half_width\"/\n" +
 	"\fWatchRequest\x12\x1f\n" +
 	"\vinterval_ns\x18\x01 \x01(\x03R\n" +
 	"intervalNs\"B\n" +
@@ -2323,7 +2547,7 @@ func file_quner_v1_meter_proto_rawDescGZIP() []byte {
 }
 
 var file_quner_v1_meter_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_quner_v1_meter_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_quner_v1_meter_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_quner_v1_meter_proto_goTypes = []any{
 	(WindowLife)(0),         // 0: quner.v1.WindowLife
 	(Method)(0),             // 1: quner.v1.Method
@@ -2335,73 +2559,76 @@ var file_quner_v1_meter_proto_goTypes = []any{
 	(*CloseResponse)(nil),   // 7: quner.v1.CloseResponse
 	(*ListRequest)(nil),     // 8: quner.v1.ListRequest
 	(*ListResponse)(nil),    // 9: quner.v1.ListResponse
-	(*WatchRequest)(nil),    // 10: quner.v1.WatchRequest
-	(*WatchResponse)(nil),   // 11: quner.v1.WatchResponse
-	(*RunningWindow)(nil),   // 12: quner.v1.RunningWindow
-	(*ClosedWindow)(nil),    // 13: quner.v1.ClosedWindow
-	(*SessionRequest)(nil),  // 14: quner.v1.SessionRequest
-	(*SessionResponse)(nil), // 15: quner.v1.SessionResponse
-	(*ResumeWindow)(nil),    // 16: quner.v1.ResumeWindow
-	(*WindowResumed)(nil),   // 17: quner.v1.WindowResumed
-	(*CommandError)(nil),    // 18: quner.v1.CommandError
-	(*OpenWindow)(nil),      // 19: quner.v1.OpenWindow
-	(*WindowOpened)(nil),    // 20: quner.v1.WindowOpened
-	(*MarkWindow)(nil),      // 21: quner.v1.MarkWindow
-	(*WindowMarked)(nil),    // 22: quner.v1.WindowMarked
-	(*CloseWindow)(nil),     // 23: quner.v1.CloseWindow
-	(*WindowResult)(nil),    // 24: quner.v1.WindowResult
-	(*DeviceEnergy)(nil),    // 25: quner.v1.DeviceEnergy
-	(*Terms)(nil),           // 26: quner.v1.Terms
-	(*Stage)(nil),           // 27: quner.v1.Stage
-	nil,                     // 28: quner.v1.OpenWindow.IdleWattsEntry
-	nil,                     // 29: quner.v1.OpenWindow.IdleWattsUncertaintyEntry
+	(*WindowSum)(nil),       // 10: quner.v1.WindowSum
+	(*WatchRequest)(nil),    // 11: quner.v1.WatchRequest
+	(*WatchResponse)(nil),   // 12: quner.v1.WatchResponse
+	(*RunningWindow)(nil),   // 13: quner.v1.RunningWindow
+	(*ClosedWindow)(nil),    // 14: quner.v1.ClosedWindow
+	(*SessionRequest)(nil),  // 15: quner.v1.SessionRequest
+	(*SessionResponse)(nil), // 16: quner.v1.SessionResponse
+	(*ResumeWindow)(nil),    // 17: quner.v1.ResumeWindow
+	(*WindowResumed)(nil),   // 18: quner.v1.WindowResumed
+	(*CommandError)(nil),    // 19: quner.v1.CommandError
+	(*OpenWindow)(nil),      // 20: quner.v1.OpenWindow
+	(*WindowOpened)(nil),    // 21: quner.v1.WindowOpened
+	(*MarkWindow)(nil),      // 22: quner.v1.MarkWindow
+	(*WindowMarked)(nil),    // 23: quner.v1.WindowMarked
+	(*CloseWindow)(nil),     // 24: quner.v1.CloseWindow
+	(*WindowResult)(nil),    // 25: quner.v1.WindowResult
+	(*DeviceEnergy)(nil),    // 26: quner.v1.DeviceEnergy
+	(*Terms)(nil),           // 27: quner.v1.Terms
+	(*Stage)(nil),           // 28: quner.v1.Stage
+	nil,                     // 29: quner.v1.OpenWindow.IdleWattsEntry
+	nil,                     // 30: quner.v1.OpenWindow.IdleWattsUncertaintyEntry
 }
 var file_quner_v1_meter_proto_depIdxs = []int32{
-	19, // 0: quner.v1.OpenRequest.window:type_name -> quner.v1.OpenWindow
-	20, // 1: quner.v1.OpenResponse.opened:type_name -> quner.v1.WindowOpened
-	21, // 2: quner.v1.MarkRequest.mark:type_name -> quner.v1.MarkWindow
-	27, // 3: quner.v1.MarkResponse.stage:type_name -> quner.v1.Stage
-	23, // 4: quner.v1.CloseRequest.close:type_name -> quner.v1.CloseWindow
-	24, // 5: quner.v1.CloseResponse.result:type_name -> quner.v1.WindowResult
-	12, // 6: quner.v1.ListResponse.windows:type_name -> quner.v1.RunningWindow
-	13, // 7: quner.v1.ListResponse.closed:type_name -> quner.v1.ClosedWindow
-	12, // 8: quner.v1.WatchResponse.windows:type_name -> quner.v1.RunningWindow
-	0,  // 9: quner.v1.RunningWindow.life:type_name -> quner.v1.WindowLife
-	24, // 10: quner.v1.ClosedWindow.result:type_name -> quner.v1.WindowResult
-	19, // 11: quner.v1.SessionRequest.open:type_name -> quner.v1.OpenWindow
-	21, // 12: quner.v1.SessionRequest.mark:type_name -> quner.v1.MarkWindow
-	23, // 13: quner.v1.SessionRequest.close:type_name -> quner.v1.CloseWindow
-	16, // 14: quner.v1.SessionRequest.resume:type_name -> quner.v1.ResumeWindow
-	20, // 15: quner.v1.SessionResponse.opened:type_name -> quner.v1.WindowOpened
-	22, // 16: quner.v1.SessionResponse.marked:type_name -> quner.v1.WindowMarked
-	24, // 17: quner.v1.SessionResponse.closed:type_name -> quner.v1.WindowResult
-	18, // 18: quner.v1.SessionResponse.error:type_name -> quner.v1.CommandError
-	17, // 19: quner.v1.SessionResponse.resumed:type_name -> quner.v1.WindowResumed
-	28, // 20: quner.v1.OpenWindow.idle_watts:type_name -> quner.v1.OpenWindow.IdleWattsEntry
-	29, // 21: quner.v1.OpenWindow.idle_watts_uncertainty:type_name -> quner.v1.OpenWindow.IdleWattsUncertaintyEntry
-	27, // 22: quner.v1.WindowMarked.stage:type_name -> quner.v1.Stage
-	1,  // 23: quner.v1.WindowResult.method:type_name -> quner.v1.Method
-	25, // 24: quner.v1.WindowResult.devices:type_name -> quner.v1.DeviceEnergy
-	27, // 25: quner.v1.WindowResult.stages:type_name -> quner.v1.Stage
-	1,  // 26: quner.v1.DeviceEnergy.method:type_name -> quner.v1.Method
-	26, // 27: quner.v1.DeviceEnergy.terms:type_name -> quner.v1.Terms
-	14, // 28: quner.v1.MeterService.Session:input_type -> quner.v1.SessionRequest
-	2,  // 29: quner.v1.MeterService.Open:input_type -> quner.v1.OpenRequest
-	4,  // 30: quner.v1.MeterService.Mark:input_type -> quner.v1.MarkRequest
-	6,  // 31: quner.v1.MeterService.Close:input_type -> quner.v1.CloseRequest
-	8,  // 32: quner.v1.MeterService.List:input_type -> quner.v1.ListRequest
-	10, // 33: quner.v1.MeterService.Watch:input_type -> quner.v1.WatchRequest
-	15, // 34: quner.v1.MeterService.Session:output_type -> quner.v1.SessionResponse
-	3,  // 35: quner.v1.MeterService.Open:output_type -> quner.v1.OpenResponse
-	5,  // 36: quner.v1.MeterService.Mark:output_type -> quner.v1.MarkResponse
-	7,  // 37: quner.v1.MeterService.Close:output_type -> quner.v1.CloseResponse
-	9,  // 38: quner.v1.MeterService.List:output_type -> quner.v1.ListResponse
-	11, // 39: quner.v1.MeterService.Watch:output_type -> quner.v1.WatchResponse
-	34, // [34:40] is the sub-list for method output_type
-	28, // [28:34] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	20, // 0: quner.v1.OpenRequest.window:type_name -> quner.v1.OpenWindow
+	21, // 1: quner.v1.OpenResponse.opened:type_name -> quner.v1.WindowOpened
+	22, // 2: quner.v1.MarkRequest.mark:type_name -> quner.v1.MarkWindow
+	28, // 3: quner.v1.MarkResponse.stage:type_name -> quner.v1.Stage
+	24, // 4: quner.v1.CloseRequest.close:type_name -> quner.v1.CloseWindow
+	25, // 5: quner.v1.CloseResponse.result:type_name -> quner.v1.WindowResult
+	13, // 6: quner.v1.ListResponse.windows:type_name -> quner.v1.RunningWindow
+	14, // 7: quner.v1.ListResponse.closed:type_name -> quner.v1.ClosedWindow
+	10, // 8: quner.v1.ListResponse.sum:type_name -> quner.v1.WindowSum
+	27, // 9: quner.v1.WindowSum.terms:type_name -> quner.v1.Terms
+	13, // 10: quner.v1.WatchResponse.windows:type_name -> quner.v1.RunningWindow
+	0,  // 11: quner.v1.RunningWindow.life:type_name -> quner.v1.WindowLife
+	25, // 12: quner.v1.ClosedWindow.result:type_name -> quner.v1.WindowResult
+	20, // 13: quner.v1.SessionRequest.open:type_name -> quner.v1.OpenWindow
+	22, // 14: quner.v1.SessionRequest.mark:type_name -> quner.v1.MarkWindow
+	24, // 15: quner.v1.SessionRequest.close:type_name -> quner.v1.CloseWindow
+	17, // 16: quner.v1.SessionRequest.resume:type_name -> quner.v1.ResumeWindow
+	21, // 17: quner.v1.SessionResponse.opened:type_name -> quner.v1.WindowOpened
+	23, // 18: quner.v1.SessionResponse.marked:type_name -> quner.v1.WindowMarked
+	25, // 19: quner.v1.SessionResponse.closed:type_name -> quner.v1.WindowResult
+	19, // 20: quner.v1.SessionResponse.error:type_name -> quner.v1.CommandError
+	18, // 21: quner.v1.SessionResponse.resumed:type_name -> quner.v1.WindowResumed
+	29, // 22: quner.v1.OpenWindow.idle_watts:type_name -> quner.v1.OpenWindow.IdleWattsEntry
+	30, // 23: quner.v1.OpenWindow.idle_watts_uncertainty:type_name -> quner.v1.OpenWindow.IdleWattsUncertaintyEntry
+	28, // 24: quner.v1.WindowMarked.stage:type_name -> quner.v1.Stage
+	1,  // 25: quner.v1.WindowResult.method:type_name -> quner.v1.Method
+	26, // 26: quner.v1.WindowResult.devices:type_name -> quner.v1.DeviceEnergy
+	28, // 27: quner.v1.WindowResult.stages:type_name -> quner.v1.Stage
+	1,  // 28: quner.v1.DeviceEnergy.method:type_name -> quner.v1.Method
+	27, // 29: quner.v1.DeviceEnergy.terms:type_name -> quner.v1.Terms
+	15, // 30: quner.v1.MeterService.Session:input_type -> quner.v1.SessionRequest
+	2,  // 31: quner.v1.MeterService.Open:input_type -> quner.v1.OpenRequest
+	4,  // 32: quner.v1.MeterService.Mark:input_type -> quner.v1.MarkRequest
+	6,  // 33: quner.v1.MeterService.Close:input_type -> quner.v1.CloseRequest
+	8,  // 34: quner.v1.MeterService.List:input_type -> quner.v1.ListRequest
+	11, // 35: quner.v1.MeterService.Watch:input_type -> quner.v1.WatchRequest
+	16, // 36: quner.v1.MeterService.Session:output_type -> quner.v1.SessionResponse
+	3,  // 37: quner.v1.MeterService.Open:output_type -> quner.v1.OpenResponse
+	5,  // 38: quner.v1.MeterService.Mark:output_type -> quner.v1.MarkResponse
+	7,  // 39: quner.v1.MeterService.Close:output_type -> quner.v1.CloseResponse
+	9,  // 40: quner.v1.MeterService.List:output_type -> quner.v1.ListResponse
+	12, // 41: quner.v1.MeterService.Watch:output_type -> quner.v1.WatchResponse
+	36, // [36:42] is the sub-list for method output_type
+	30, // [30:36] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_quner_v1_meter_proto_init() }
@@ -2409,30 +2636,31 @@ func file_quner_v1_meter_proto_init() {
 	if File_quner_v1_meter_proto != nil {
 		return
 	}
-	file_quner_v1_meter_proto_msgTypes[10].OneofWrappers = []any{}
-	file_quner_v1_meter_proto_msgTypes[12].OneofWrappers = []any{
+	file_quner_v1_meter_proto_msgTypes[8].OneofWrappers = []any{}
+	file_quner_v1_meter_proto_msgTypes[11].OneofWrappers = []any{}
+	file_quner_v1_meter_proto_msgTypes[13].OneofWrappers = []any{
 		(*SessionRequest_Open)(nil),
 		(*SessionRequest_Mark)(nil),
 		(*SessionRequest_Close)(nil),
 		(*SessionRequest_Resume)(nil),
 	}
-	file_quner_v1_meter_proto_msgTypes[13].OneofWrappers = []any{
+	file_quner_v1_meter_proto_msgTypes[14].OneofWrappers = []any{
 		(*SessionResponse_Opened)(nil),
 		(*SessionResponse_Marked)(nil),
 		(*SessionResponse_Closed)(nil),
 		(*SessionResponse_Error)(nil),
 		(*SessionResponse_Resumed)(nil),
 	}
-	file_quner_v1_meter_proto_msgTypes[22].OneofWrappers = []any{}
 	file_quner_v1_meter_proto_msgTypes[23].OneofWrappers = []any{}
-	file_quner_v1_meter_proto_msgTypes[25].OneofWrappers = []any{}
+	file_quner_v1_meter_proto_msgTypes[24].OneofWrappers = []any{}
+	file_quner_v1_meter_proto_msgTypes[26].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quner_v1_meter_proto_rawDesc), len(file_quner_v1_meter_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   28,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
