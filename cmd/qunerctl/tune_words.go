@@ -55,9 +55,17 @@ func verdictWords(r *qunerv1.TuneReport) string {
 	case "flat":
 		return "The levers make no difference to this workload: nothing is chosen, and they stay as found."
 	case "uncertified":
+		if why := stoppedWords(r); why != "" {
+			return why
+		}
 		s := "The measurements are too few or too noisy to be sure of a best " + what
 		if n := int(r.GetMoreWindows()); n > 0 {
 			s += fmt.Sprintf(": about %s would settle it", plural(n, "more window"))
+		}
+		for _, axis := range r.GetAxes() {
+			if step := axis.GetNextStep(); step != "" && axis.GetStopped() == "" {
+				s += "; " + axis.GetName() + ": " + step
+			}
 		}
 		return s + "."
 	case "no_energy":
@@ -65,6 +73,23 @@ func verdictWords(r *qunerv1.TuneReport) string {
 	default:
 		return "Verdict: " + r.GetVerdict() + "."
 	}
+}
+
+// stoppedWords say why a sweep was not gone on with after its first look; empty if it was.
+func stoppedWords(r *qunerv1.TuneReport) string {
+	why := ""
+	for _, axis := range r.GetAxes() {
+		switch {
+		case axis.GetStopped() != "":
+			why = axis.GetStopped()
+		case axis.GetVerdict() != "flat":
+			return ""
+		}
+	}
+	if why == "" {
+		return ""
+	}
+	return "It is not worth the search: " + why + ". --force searches all the same."
 }
 
 // savingShort is the sentence people will quote. A saving whose interval is not known is none yet.

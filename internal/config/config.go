@@ -22,6 +22,7 @@ type Config struct {
 	UntunedTraining string        // "found" or "performance": the governor while training that was never tuned
 	AllowRaise      bool          // a power limit may go above the value found, up to what the hardware states
 	Base            unit.Power    // what the rest of the machine draws beside the metered devices; moves the optimum
+	PaybackHorizon  time.Duration // a sweep that cannot pay back within this time of work is not gone on with; 0: no bound
 	Detector        Detector
 	Limits          Limits
 	Serving         Serving
@@ -59,6 +60,7 @@ func Default() Config {
 	return Config{
 		Tick:            10 * time.Second,
 		UntunedTraining: "found",
+		PaybackHorizon:  30 * 24 * time.Hour,
 		Detector:        Detector{GPU: 0.30, Load: 0.60, Ticks: 3},
 		Limits:          Limits{WindowsPerUID: 1024, Windows: 4096, WindowLife: 24 * time.Hour, ResultsPerUID: 1024},
 		Serving: Serving{

@@ -20,6 +20,7 @@ func settings(c *Config) map[string]setting {
 		"untuned_training": oneOf(&c.UntunedTraining, "found", "performance"),
 		"allow_raise":      yesOrNo(&c.AllowRaise),
 		"base_watts":       watts(&c.Base, 100*unit.Kilowatt),
+		"payback_horizon":  duration(&c.PaybackHorizon, 0, 10*365*24*time.Hour),
 
 		"detector.gpu_utilisation": number(&c.Detector.GPU, 0.01, 0.99),
 		"detector.load":            number(&c.Detector.Load, 0.01, 10),

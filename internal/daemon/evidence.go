@@ -34,7 +34,7 @@ func (t *sweep) evidence(print profiles.Fingerprint, r *TuneReport) profiles.Evi
 	res := r.Result
 	e := profiles.Evidence{
 		WorkUnit: cmp.Or(t.spec.WorkUnit, "run"), SlowdownHalfWidth: known((res.Slowdown.High - res.Slowdown.Low) / 2),
-		MaxSlowdown: t.spec.MaxSlowdown, Payback: known(res.Payback), Base: t.plan.Base, Voided: res.Voided, Watts: known(wattsOf(res)),
+		MaxSlowdown: t.spec.MaxSlowdown, Payback: known(r.Payback()), Base: t.plan.Base, Voided: res.Voided, Watts: known(wattsOf(res)),
 		HardFacts: print.Hard, SoftFacts: print.Soft,
 	}
 	for _, a := range res.Axes {

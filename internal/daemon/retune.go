@@ -105,7 +105,7 @@ type RetuneReport struct {
 // Retune looks for the operating point at which the machine at rest draws least, and keeps it. What is not the time for it
 // is no error but the report's reason. Whoever wants the machine meanwhile, a workload or a person, has it at once.
 func (d *Daemon) Retune(ctx context.Context, c Caller, dryRun bool, see Resting) (RetuneReport, error) {
-	spec := TuneSpec{Caller: c, Profile: profiles.Idle, Apply: true, MaxSlowdown: 0.10, WorkUnit: "second", DryRun: dryRun}
+	spec := TuneSpec{Caller: c, Profile: profiles.Idle, Apply: true, Objective: tune.AtRest, MaxSlowdown: 0.10, WorkUnit: "second", DryRun: dryRun}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	t := &sweep{

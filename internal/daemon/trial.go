@@ -24,9 +24,6 @@ const windowAtLeast = 2 * time.Second
 
 // trial sets a state, lets it settle, and has the caller run the workload in an exact window.
 func (t *sweep) trial(ctx context.Context, at []int) (tune.Sample, error) {
-	if err := t.inTime(); err != nil {
-		return tune.Sample{}, err
-	}
 	t.window++
 	point := pointAt(t.rest, t.axes, at)
 	if err := t.set(ctx, point); err != nil {
@@ -50,24 +47,6 @@ func (t *sweep) trial(ctx context.Context, at []int) (tune.Sample, error) {
 		}
 	}
 	return sample, errors.Join(err, t.patience(sample.Void))
-}
-
-// errOutOfTime ends a sweep whose time is up.
-var errOutOfTime = errors.New("the time of the sweep is up")
-
-// inTime tells whether another window, as long as those before it were, still fits into the time that the sweep may take.
-func (t *sweep) inTime() error {
-	if t.spec.Budget == 0 {
-		return nil
-	}
-	spent := time.Since(t.began)
-	if t.window > 0 {
-		spent += spent / time.Duration(t.window)
-	}
-	if spent > t.spec.Budget {
-		return errOutOfTime
-	}
-	return nil
 }
 
 // maxVoids is how many windows in a row may be void before the sweep ends: what spoils them does not go away, and the

@@ -91,6 +91,7 @@ func (t *sweep) search(ctx context.Context, report *TuneReport) error {
 	report.Result, err = tune.Sweep(ctx, t.tuneAxes(), t.trial, tune.Options{
 		Objective: t.spec.Objective, MaxSlowdown: slowdownOption(t.spec.MaxSlowdown), MaxWindows: t.plan.MaxWindows,
 		AllowRaise: t.d.cfg.AllowRaise, Progress: t.workload.Progress,
+		Budget: t.spec.Budget, TrialTime: settle + t.atLeast, Horizon: t.horizon(),
 	})
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
@@ -99,10 +100,15 @@ func (t *sweep) search(ctx context.Context, report *TuneReport) error {
 	if closeErr == nil {
 		report.Energy = cost.Gross + t.plan.Base.Over(time.Since(t.began))
 	}
-	if errors.Is(err, errOutOfTime) {
-		report.Note, err = fmt.Sprintf("the time of %v was up before the search had ended, so that nothing is chosen", t.spec.Budget), nil
-	}
 	return err
+}
+
+// horizon is the time of work within which a sweep must be able to pay back what it takes; 0: none.
+func (t *sweep) horizon() time.Duration {
+	if t.spec.Force {
+		return 0
+	}
+	return t.d.cfg.PaybackHorizon
 }
 
 // slowdownOption turns "none at all" into what tune.Options calls it, where 0 means the default.

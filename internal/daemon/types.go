@@ -141,6 +141,15 @@ type TuneReport struct {
 	Note    string
 }
 
+// Payback is for how many seconds of work in the chosen states the saving takes to make up for all that the sweep has
+// taken; infinite where nothing is saved.
+func (r *TuneReport) Payback() float64 {
+	if !(r.Result.Joules > 0) {
+		return r.Result.Payback
+	}
+	return r.Result.Payback * max(1, r.Energy.Joules()/r.Result.Joules) // what was spent between the windows counts too
+}
+
 // Certified reports whether the chosen state of every axis that does anything is certified.
 func (r *TuneReport) Certified() bool {
 	switch r.Verdict() {
@@ -151,16 +160,24 @@ func (r *TuneReport) Certified() bool {
 	}
 }
 
-// Verdict is the least sure of the axes' verdicts; axes that are flat decide only where all are.
+// Verdict is the least sure of the axes' verdicts; axes that are flat, or were left as found
+// because they could not pay back, decide only where all are.
 func (r *TuneReport) Verdict() tune.Verdict {
 	rank := func(v tune.Verdict) int {
 		return slices.Index([]tune.Verdict{tune.Flat, tune.Interior, tune.Edge, tune.Uncertified, tune.NoEnergy}, v)
 	}
-	verdict := tune.Flat
+	verdict, stopped := tune.Flat, false
 	for _, a := range r.Result.Axes {
+		if a.Stopped != "" {
+			stopped = true
+			continue
+		}
 		if rank(a.Verdict) > rank(verdict) {
 			verdict = a.Verdict
 		}
+	}
+	if verdict == tune.Flat && stopped {
+		return tune.Uncertified
 	}
 	return verdict
 }

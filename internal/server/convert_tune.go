@@ -2,7 +2,7 @@ package server
 
 import (
 	"cmp"
-	"math"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -38,46 +38,16 @@ func progressOut(p tune.Progress, best string) *qunerv1.TuneProgress {
 	return out
 }
 
-// leader follows which state of the axis under way does best, to show it while a sweep runs. The sweep's own choice
-// weighs noise and the speed floor too; this is only the sum so far.
-type leader struct {
-	objective tune.Objective
-	axis      string
-	sums      map[string]tune.Sample
-}
-
-// see adds a window and returns the label of the best state so far, or "" while no state has energy to judge by.
-func (l *leader) see(p tune.Progress) string {
-	if p.Axis != l.axis || l.sums == nil {
-		l.axis, l.sums = p.Axis, map[string]tune.Sample{}
+// best is the label of the state that would be chosen now; empty while none would, as where there is no energy to judge by.
+func best(axes []tune.Axis, p tune.Progress) string {
+	if p.Sample.Void == "" && !(p.Sample.Joules > 0) {
+		return ""
 	}
-	if p.Sample.Void == "" {
-		sum := l.sums[p.Label]
-		sum.Work += p.Sample.Work
-		sum.Seconds += p.Sample.Seconds
-		sum.Joules += p.Sample.Joules
-		l.sums[p.Label] = sum
+	i := slices.IndexFunc(axes, func(a tune.Axis) bool { return a.Name == p.Axis })
+	if i < 0 || p.Best < 0 || p.Best >= len(axes[i].States) {
+		return ""
 	}
-	best, least := "", math.Inf(1)
-	for label, sum := range l.sums {
-		cost := l.cost(sum)
-		if cost < least || cost == least && label < best {
-			best, least = label, cost
-		}
-	}
-	return best
-}
-
-// cost is what the objective wants least of.
-func (l *leader) cost(s tune.Sample) float64 {
-	switch l.objective {
-	case tune.WorkPerSecond:
-		return s.Seconds / s.Work
-	case tune.EDP:
-		return s.Joules / s.Work * s.Seconds / s.Work
-	default:
-		return s.Joules / s.Work
-	}
+	return axes[i].States[p.Best]
 }
 
 // reportOut is a sweep's end; units are those of the levers' values. Of an axis that makes no difference nothing is
@@ -92,8 +62,8 @@ func reportOut(r daemon.TuneReport, spec daemon.TuneSpec, units map[string]strin
 		Principle: res.Principle, Objective: res.Objective.String(), MaxSlowdown: spec.MaxSlowdown,
 		Note: sentences(r.Note, res.Note), WorkUnit: cmp.Or(spec.WorkUnit, "run"),
 	}
-	if r.Certified() && res.Payback > 0 {
-		out.PaybackS = finite(res.Payback)
+	if back := r.Payback(); r.Certified() && back > 0 {
+		out.PaybackS = finite(back)
 	}
 	if res.Saved.High == res.Saved.Low && !r.Certified() { // of the state found against itself
 		out.Saving, out.SavingHalfWidth, out.Slowdown = nil, nil, nil
@@ -102,7 +72,7 @@ func reportOut(r daemon.TuneReport, spec daemon.TuneSpec, units map[string]strin
 		out.Chosen, out.Note = nil, sentences(res.Note)
 	}
 	for i, a := range res.Axes {
-		axis := &qunerv1.AxisReport{Name: a.Name, Verdict: string(a.Verdict)}
+		axis := &qunerv1.AxisReport{Name: a.Name, Verdict: string(a.Verdict), NextStep: a.NextStep, Stopped: a.Stopped}
 		if a.Chosen >= 0 && a.Chosen < len(a.States) && a.Verdict != tune.Flat {
 			axis.Chosen = a.States[a.Chosen].Label
 		}

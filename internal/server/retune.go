@@ -31,18 +31,19 @@ func (a *adminService) Retune(r *qunerv1.RetuneRequest, stream grpc.ServerStream
 // remoteOnlooker shows an exploration to the caller at the other end of a stream.
 type remoteOnlooker struct {
 	stream grpc.ServerStreamingServer[qunerv1.RetuneResponse]
-	leader leader
+	axes   []tune.Axis // of the plan
 	gone   error // what kept the caller from being told; the stream's context ends the exploration then
 }
 
 // Plan shows the caller what will be tried.
 func (o *remoteOnlooker) Plan(p daemon.TunePlan) error {
+	o.axes = p.Axes
 	return o.stream.Send(&qunerv1.RetuneResponse{Message: &qunerv1.RetuneResponse_Plan{Plan: planOut(p)}})
 }
 
 // Progress tells the caller of a window that has ended.
 func (o *remoteOnlooker) Progress(p tune.Progress) {
-	m := &qunerv1.RetuneResponse_Progress{Progress: progressOut(p, o.leader.see(p))}
+	m := &qunerv1.RetuneResponse_Progress{Progress: progressOut(p, best(o.axes, p))}
 	if err := o.stream.Send(&qunerv1.RetuneResponse{Message: m}); err != nil && o.gone == nil {
 		o.gone = fmt.Errorf("%w: %w", errGone, err)
 	}

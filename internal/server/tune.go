@@ -39,7 +39,7 @@ func (a *adminService) Tune(stream tuneStream) error {
 	if err != nil {
 		return err
 	}
-	w := listen(stream, spec.Objective)
+	w := listen(stream)
 	defer w.end()
 	report, err := a.server.daemon.Tune(w.ctx, spec, w)
 	if err != nil {
@@ -113,15 +113,15 @@ type remoteWorkload struct {
 	cancel   context.CancelCauseFunc
 	stream   tuneStream
 	finished chan *qunerv1.RunFinished
-	leader   leader
+	axes     []tune.Axis // of the plan
 
 	mu sync.Mutex // one sender at a time on a stream
 }
 
 // listen begins to read what the caller says, so that a caller who goes is noticed whatever the sweep waits for. The
 // reader ends when the call does.
-func listen(stream tuneStream, o tune.Objective) *remoteWorkload {
-	w := &remoteWorkload{stream: stream, finished: make(chan *qunerv1.RunFinished), leader: leader{objective: o}}
+func listen(stream tuneStream) *remoteWorkload {
+	w := &remoteWorkload{stream: stream, finished: make(chan *qunerv1.RunFinished)}
 	w.ctx, w.cancel = context.WithCancelCause(stream.Context())
 	go w.read()
 	return w
@@ -153,6 +153,7 @@ func (w *remoteWorkload) read() {
 
 // Plan shows the caller what will be tried.
 func (w *remoteWorkload) Plan(p daemon.TunePlan) error {
+	w.axes = p.Axes
 	return w.send(&qunerv1.TuneResponse{Message: &qunerv1.TuneResponse_Plan{Plan: planOut(p)}})
 }
 
@@ -195,7 +196,7 @@ func workIn(f *qunerv1.RunFinished, window int) (daemon.TuneWork, error) {
 
 // Progress tells the caller of a window that has ended. A caller who cannot be told is noticed by the reader.
 func (w *remoteWorkload) Progress(p tune.Progress) {
-	m := &qunerv1.TuneResponse_Progress{Progress: progressOut(p, w.leader.see(p))}
+	m := &qunerv1.TuneResponse_Progress{Progress: progressOut(p, best(w.axes, p))}
 	if err := w.send(&qunerv1.TuneResponse{Message: m}); err != nil {
 		w.cancel(fmt.Errorf("%w: %w", errGone, err))
 	}

@@ -279,23 +279,24 @@ func FuzzSpec(f *testing.F) {
 	})
 }
 
-func TestLeaderFollowsTheObjective(t *testing.T) {
-	slow := tune.Progress{Axis: "gpu", Label: "slow", Sample: tune.Sample{Work: 1, Seconds: 2, Joules: 100}}
-	fast := tune.Progress{Axis: "gpu", Label: "fast", Sample: tune.Sample{Work: 1, Seconds: 1, Joules: 150}}
-	void := tune.Progress{Axis: "gpu", Label: "void", Sample: tune.Sample{Work: 9, Seconds: 1, Joules: 1, Void: "noise"}}
-	dark := tune.Progress{Axis: "cpu", Label: "dark", Sample: tune.Sample{Work: 1, Seconds: 1, Joules: math.NaN()}}
-	for objective, want := range map[tune.Objective]string{tune.WorkPerJoule: "slow", tune.WorkPerSecond: "fast", tune.EDP: "fast"} {
-		l := leader{objective: objective}
-		l.see(slow)
-		l.see(fast)
-		if got := l.see(void); got != want {
-			t.Errorf("%v: %q, want %q", objective, got, want)
+func TestTheBestSoFarIsTheSearchs(t *testing.T) {
+	axes := []tune.Axis{{Name: "gpu", States: []string{"100 W", "300 W"}}, {Name: "governor", States: []string{"powersave"}}}
+	lit := tune.Sample{Work: 1, Seconds: 1, Joules: 100}
+	for _, c := range []struct {
+		p    tune.Progress
+		want string
+	}{
+		{tune.Progress{Axis: "gpu", Best: 1, Sample: lit}, "300 W"},
+		{tune.Progress{Axis: "governor", Best: 0, Sample: lit}, "powersave"},
+		{tune.Progress{Axis: "gpu", Best: 0, Sample: tune.Sample{Void: "noise"}}, "100 W"},
+		{tune.Progress{Axis: "gpu", Best: tune.Nothing, Sample: lit}, ""},
+		{tune.Progress{Axis: "gpu", Best: 2, Sample: lit}, ""},
+		{tune.Progress{Axis: "package", Best: 0, Sample: lit}, ""},
+		{tune.Progress{Axis: "gpu", Best: 0, Sample: tune.Sample{Work: 1, Seconds: 1, Joules: math.NaN()}}, ""},
+	} {
+		if got := best(axes, c.p); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.p, got, c.want)
 		}
-	}
-	l := leader{}
-	l.see(slow)
-	if got := l.see(dark); got != "" {
-		t.Errorf("a new axis without energy: %q", got)
 	}
 }
 

@@ -1916,6 +1916,8 @@ type AxisReport struct {
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Verdict       string                 `protobuf:"bytes,2,opt,name=verdict,proto3" json:"verdict,omitempty"`
 	Chosen        string                 `protobuf:"bytes,3,opt,name=chosen,proto3" json:"chosen,omitempty"`
+	NextStep      string                 `protobuf:"bytes,4,opt,name=next_step,json=nextStep,proto3" json:"next_step,omitempty"` // uncertified: what is in doubt, and what would settle it
+	Stopped       string                 `protobuf:"bytes,5,opt,name=stopped,proto3" json:"stopped,omitempty"`                   // why it was left as found after its pre-check: it could not pay back; empty: it was not
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1967,6 +1969,20 @@ func (x *AxisReport) GetVerdict() string {
 func (x *AxisReport) GetChosen() string {
 	if x != nil {
 		return x.Chosen
+	}
+	return ""
+}
+
+func (x *AxisReport) GetNextStep() string {
+	if x != nil {
+		return x.NextStep
+	}
+	return ""
+}
+
+func (x *AxisReport) GetStopped() string {
+	if x != nil {
+		return x.Stopped
 	}
 	return ""
 }
@@ -2331,12 +2347,14 @@ const file_quner_v1_status_proto_rawDesc = "" +
 	"\t_slowdownB\f\n" +
 	"\n" +
 	"_payback_sB\x16\n" +
-	"\x14_slowdown_half_width\"R\n" +
+	"\x14_slowdown_half_width\"\x89\x01\n" +
 	"\n" +
 	"AxisReport\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\averdict\x18\x02 \x01(\tR\averdict\x12\x16\n" +
-	"\x06chosen\x18\x03 \x01(\tR\x06chosen\"\xcf\x05\n" +
+	"\x06chosen\x18\x03 \x01(\tR\x06chosen\x12\x1b\n" +
+	"\tnext_step\x18\x04 \x01(\tR\bnextStep\x12\x18\n" +
+	"\astopped\x18\x05 \x01(\tR\astopped\"\xcf\x05\n" +
 	"\vStateReport\x12\x14\n" +
 	"\x05state\x18\x01 \x03(\tR\x05state\x12\x18\n" +
 	"\awindows\x18\x02 \x01(\rR\awindows\x12+\n" +
