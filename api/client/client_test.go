@@ -28,8 +28,10 @@ type meter struct {
 	mu       sync.Mutex
 	windows  map[string]int // open, with its marks
 	sessions int            // that were begun
+	resumed  int            // windows
 	slow     chan struct{}  // opens wait for this to be closed
 	refuse   codes.Code     // what opens are refused with
+	forgets  bool           // windows do not outlive it
 	closed   chan string    // ids of the windows closed, if anybody looks
 }
 
@@ -71,6 +73,12 @@ func (m *meter) answer(r *qunerv1.SessionRequest) *qunerv1.SessionResponse {
 		id := c.Open.GetName()
 		m.windows[id] = 1
 		answer.Event = &qunerv1.SessionResponse_Opened{Opened: &qunerv1.WindowOpened{Id: id}}
+	case *qunerv1.SessionRequest_Resume:
+		if _, ok := m.windows[c.Resume.GetId()]; !ok {
+			return no(codes.NotFound, "no such window")
+		}
+		m.resumed++
+		answer.Event = &qunerv1.SessionResponse_Resumed{Resumed: &qunerv1.WindowResumed{Id: c.Resume.GetId()}}
 	case *qunerv1.SessionRequest_Mark:
 		m.windows[c.Mark.GetId()]++
 		answer.Event = &qunerv1.SessionResponse_Marked{Marked: &qunerv1.WindowMarked{}}
@@ -104,7 +112,9 @@ func listen(t *testing.T, dir string, m *meter) (stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.windows = make(map[string]int)
+	if m.windows == nil || m.forgets {
+		m.windows = make(map[string]int)
+	}
 	s := grpc.NewServer()
 	qunerv1.RegisterMeterServiceServer(s, m)
 	served := make(chan struct{})
@@ -212,6 +222,112 @@ func TestDaemonThatRestartsIsFoundAgain(t *testing.T) {
 	}
 	listen(t, dir, new(meter))
 	eventuallyMeasured(t, c)
+}
+
+// The windows of a daemon that is restarted go on at the next one: those that are closed while nobody is there, and those
+// of which nobody asks for longer.
+func TestWindowsOutliveTheDaemon(t *testing.T) {
+	dir, m := t.TempDir(), new(meter)
+	stop := listen(t, dir, m)
+	c := dial(t, client.Options{Dir: dir})
+	open := func(name string) *client.Window {
+		w, err := c.Open(t.Context(), client.OpenOptions{Name: name})
+		if err != nil || !w.Measured() {
+			t.Fatalf("%v, measured %t", err, w.Measured())
+		}
+		return w
+	}
+	quiet, hasty := open("quiet"), open("hasty")
+	stop()
+	var closing sync.WaitGroup
+	closing.Go(func() { // while no daemon is there
+		if err := hasty.Mark(t.Context(), "prefill"); err != nil {
+			t.Error(err)
+		}
+		r, err := hasty.Close(t.Context(), client.CloseOptions{})
+		if j, _, ok := r.Joules(); err != nil || !ok || j != 2 {
+			t.Errorf("closed while the daemon restarts: %v, %v", r, err)
+		}
+	})
+	time.Sleep(50 * time.Millisecond)
+	listen(t, dir, m)
+	closing.Wait()
+	for range 500 {
+		m.mu.Lock()
+		n := m.resumed
+		m.mu.Unlock()
+		if n == 2 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	r, err := quiet.Close(t.Context(), client.CloseOptions{})
+	if !r.Measured() || err != nil || m.resumed != 2 {
+		t.Errorf("%v, %v; %d windows were taken up", r, err, m.resumed)
+	}
+}
+
+// A daemon that knows nothing of the window costs the figure, and says what happened.
+func TestWindowThatTheDaemonHasForgotten(t *testing.T) {
+	for _, strict := range []bool{false, true} {
+		dir, m := t.TempDir(), &meter{forgets: true}
+		stop := listen(t, dir, m)
+		c := dial(t, client.Options{Dir: dir, Strict: strict})
+		w, err := c.Open(t.Context(), client.OpenOptions{Name: "gone"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop()
+		listen(t, dir, m)
+		r, err := w.Close(t.Context(), client.CloseOptions{})
+		if (err != nil) != strict || r.Measured() || r.Reasons()[0] != client.ReasonRestarted {
+			t.Errorf("strict %t: %v, %v", strict, r, err)
+		}
+	}
+}
+
+// A client that is closed while it tries to take windows up again leaves nothing running.
+func TestCloseWhileTheDaemonIsAway(t *testing.T) {
+	dir := t.TempDir()
+	stop := listen(t, dir, new(meter))
+	c, err := client.Dial(t.Context(), client.Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Open(t.Context(), client.OpenOptions{Name: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	time.Sleep(300 * time.Millisecond)
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	_ = c.Close() // a second time does no harm
+}
+
+func TestMeasureTellsTheWork(t *testing.T) {
+	dir := t.TempDir()
+	listen(t, dir, new(meter))
+	c := dial(t, client.Options{Dir: dir})
+	r, err := c.Measure(t.Context(), client.MeasureOptions{}, func(context.Context) (float64, error) { return 4, nil })
+	if j, _, ok := r.JoulesPerUnit(); err != nil || !ok || j != 0.25 {
+		t.Errorf("%g J a unit, %t, %v", j, ok, err)
+	}
+}
+
+func TestMeasureClosesItsWindowOverAPanic(t *testing.T) {
+	dir, m := t.TempDir(), &meter{closed: make(chan string, 1)}
+	listen(t, dir, m)
+	c := dial(t, client.Options{Dir: dir})
+	defer func() {
+		if recover() == nil {
+			t.Error("the panic is gone")
+		}
+		if id := <-m.closed; id != "window" {
+			t.Errorf("closed %q", id)
+		}
+	}()
+	_, _ = c.Measure(t.Context(), client.MeasureOptions{}, func(context.Context) (float64, error) { panic("boom") })
 }
 
 // eventuallyMeasured waits for the client's back-off to end.
