@@ -319,13 +319,13 @@ func (d *device) record(ctx context.Context, r *journalRecord, windows []*Window
 	device := deviceRecord{
 		Name: d.name, Backend: d.backend, Counts: t.counter.hasBase && d.backend != PowerSampler,
 		Value: t.counter.base.value, Base: ns(t.base()), Asleep: int64(t.counter.base.asleep),
-		Totals: t.now.totals.record(), Measured: t.measured, Loose: [2]float64{t.loose.whole, t.loose.frac},
+		Totals: t.now.record(), Measured: t.measured, Loose: [2]float64{t.loose.whole, t.loose.frac},
 	}
 	for _, n := range t.notes {
 		device.Notes = append(device.Notes, noteRecord{ns(n.from), ns(n.to), n.reason, n.gap})
 	}
 	for _, e := range t.epochs[max(0, len(t.epochs)-journalEpochs):] {
-		one := epochRecord{Condition: e.condition, Totals: e.begin.totals.record()}
+		one := epochRecord{Condition: e.condition, Totals: e.begin.record()}
 		if !e.begin.at.IsZero() {
 			one.At = ns(e.begin.at)
 		}
@@ -348,7 +348,7 @@ func (d *device) record(ctx context.Context, r *journalRecord, windows []*Window
 func (p *part) record(device int, ns func(time.Time) int64) partRecord {
 	r := partRecord{Device: device, Coarse: p.coarse, Joined: p.joined, Floors: p.book != nil || p.books != nil, Level: p.level}
 	if p.joined {
-		r.At, r.Totals = ns(p.opened.at), p.opened.totals.record()
+		r.At, r.Totals = ns(p.opened.at), p.opened.record()
 		r.Blur, r.Before, r.Took, r.Portion = int64(p.blur), p.before, int64(p.took), p.portion
 		own := p.told.own
 		r.Told = [5]float64{float64(p.told.gross), round6(p.told.seconds), round6(own.uj), round6(own.err), round6(own.missing)}
