@@ -85,6 +85,11 @@ bench-tune: ## how well the search tunes: measured curves replayed under noise, 
 	@$(GO) run ./test/benchtune -data '$(DATA)' -seeds '$(SEEDS)' $(if $(filter-out 0,$(JSON)),-json) \
 		$(if $(filter-out 0,$(CHECK)),-check) $(if $(PLOT),-plot '$(PLOT)') $(ARGS)
 
+.PHONY: bench-windows
+bench-windows: ## what energy windows cost over real sockets: rate, CPU, memory, strangers (JSON=1)
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; $(GO) build -o "$$dir/bench" ./test/benchwindows; \
+	"$$dir/bench" $(if $(filter-out 0,$(JSON)),-json) $(ARGS)
+
 .PHONY: live-nvml
 live-nvml: ## on a machine with an NVIDIA GPU: record its counters, read only, into live/ (LOAD='command that loads the GPU', FOR=20s)
 	@$(GO) run ./test/live -for '$(or $(FOR),20s)' $(if $(LOAD),-load '$(LOAD)') $(if $(filter-out 0,$(JSON)),-json)
