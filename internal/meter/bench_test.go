@@ -115,3 +115,22 @@ func BenchmarkZoneRead(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkJournal writes a thousand windows down, as each heartbeat does.
+func BenchmarkJournal(b *testing.B) {
+	m := benchMeter(b)
+	m.journal = m.openJournal()
+	ctx := context.Background()
+	for range 1000 {
+		if _, err := m.Open(ctx, OpenRequest{Name: "window", Exact: true, Unit: "token", IdleWatts: map[string]float64{"gpu": 50}}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		m.beat(ctx)
+		m.writeJournal(ctx)
+	}
+	if m.JournalTrouble() != nil {
+		b.Fatal(m.JournalTrouble())
+	}
+}

@@ -35,7 +35,7 @@ type journal struct {
 	file    host.StateFile
 	boot    string
 	written bool              // something is there
-	sum     [sha256.Size]byte // of what was written last, but for the time
+	sum     [sha256.Size]byte // of what was written last, where that was windows on no device
 	trouble error             // why the newest are not on disk
 }
 
@@ -116,15 +116,17 @@ type partRecord struct {
 	Coarse  bool         `json:"c,omitempty"`
 	Joined  bool         `json:"j,omitempty"`
 	At      int64        `json:"at,omitempty"`
-	Totals  totalsRecord `json:"t"`
+	Totals  totalsRecord `json:"t,omitzero"`
 	Blur    int64        `json:"blur,omitempty"`
 	Before  unit.Power   `json:"before,omitempty"`
 	Took    int64        `json:"took,omitempty"`
 	Portion float64      `json:"portion,omitempty"`
-	Told    [5]float64   `json:"told"` // µJ and seconds; of the own floor µJ, ± µJ and seconds without
+	Told    [5]float64   `json:"told,omitzero"` // µJ and seconds; of the own floor µJ, ± µJ and seconds without
 	Floors  bool         `json:"floors,omitempty"`
 	Level   restState    `json:"level,omitempty"`
 }
+
+var errJournalFull = errors.New("more windows are open than there is room for in 1 MiB")
 
 // openJournal is where the meter writes its windows down.
 func (m *Meter) openJournal() *journal {
@@ -160,15 +162,11 @@ func (m *Meter) writeJournal(ctx context.Context) {
 	}
 	data, sum, n, err := m.encode(ctx)
 	switch {
-	case err != nil:
-	case n > 0 && j.written && sum == j.sum: // windows on no device
+	case n > 0 && j.written && sum == j.sum && sum != [sha256.Size]byte{}: // nothing of them changes but the time
 	case n > 0:
-		if !j.written {
-			err = j.file.Dir.Mkdir(".", 0o700)
-		}
-		err = errors.Join(err, j.file.Dir.ReplaceVolatile(journalName, data, 0o600))
+		err = cmp.Or(j.replace(data), err)
 		j.written, j.sum = true, sum
-	case j.written:
+	case err == nil && j.written:
 		err = j.file.Dir.Remove(journalName)
 		j.written = err != nil
 	}
@@ -184,7 +182,18 @@ func (m *Meter) writeJournal(ctx context.Context) {
 	}
 }
 
-// encode writes the windows down, n of them: of each owner in turn, as far as there is room. The sum is of all but the time.
+// replace puts new content in the place of the old.
+func (j *journal) replace(data []byte) error {
+	if !j.written {
+		if err := j.file.Dir.Mkdir(".", 0o700); err != nil {
+			return err
+		}
+	}
+	return j.file.Dir.ReplaceVolatile(journalName, data, 0o600)
+}
+
+// encode writes the windows down, n of them: of each owner in turn, as far as there is room. The sum is of
+// windows on no device alone, of which nothing changes.
 func (m *Meter) encode(ctx context.Context) (data []byte, sum [sha256.Size]byte, n int, err error) {
 	r, windows := m.record(ctx)
 	var list bytes.Buffer
@@ -207,22 +216,18 @@ func (m *Meter) encode(ctx context.Context) (data []byte, sum [sha256.Size]byte,
 	if err != nil {
 		return nil, sum, 0, err
 	}
-	timeless := r
-	timeless.Clock = 0
-	devices, _ := json.Marshal(timeless) // it was marshalled just now
-	digest := sha256.New()
-	_, _ = digest.Write(devices)
-	_, _ = digest.Write(list.Bytes())
-	digest.Sum(sum[:0])
+	if len(r.Devices) == 0 {
+		sum = sha256.Sum256(list.Bytes())
+	}
 	// The list of windows is last and is empty in the head.
 	data = slices.Concat(bytes.TrimSuffix(head, []byte("[]}")), []byte{'['}, list.Bytes(), []byte("]}\n"))
 	if len(data) > host.MaxFile {
 		return nil, sum, 0, fmt.Errorf("%s: %w", journalName, host.ErrFull)
 	}
-	if left > 0 && m.journal.trouble == nil {
-		m.log.Warn("not all open windows have room in the journal", "left_out", left)
+	if left > 0 {
+		err = errJournalFull
 	}
-	return data, sum, n, nil
+	return data, sum, n, err
 }
 
 // record makes the picture of the devices, and of the windows in the order in which they are to be written.
@@ -349,7 +354,7 @@ func (p *part) record(device int, ns func(time.Time) int64) partRecord {
 	r := partRecord{Device: device, Coarse: p.coarse, Joined: p.joined, Floors: p.book != nil || p.books != nil, Level: p.level}
 	if p.joined {
 		r.At, r.Totals = ns(p.opened.at), p.opened.record()
-		r.Blur, r.Before, r.Took, r.Portion = int64(p.blur), p.before, int64(p.took), p.portion
+		r.Blur, r.Before, r.Took, r.Portion = int64(p.blur), p.before, int64(p.took), round6(p.portion)
 		own := p.told.own
 		r.Told = [5]float64{float64(p.told.gross), round6(p.told.seconds), round6(own.uj), round6(own.err), round6(own.missing)}
 	}

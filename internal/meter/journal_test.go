@@ -288,3 +288,37 @@ func TestFloorsOutliveTheMeter(t *testing.T) {
 		})
 	})
 }
+
+// Who has many windows cannot take the room in the journal of those who have few.
+func TestJournalHasRoomForEachOwner(t *testing.T) {
+	lives(t, "workstation", func(t *testing.T, sim *hostsim.Sim) {
+		file := sim.Host().Run.File("quner-admin/windows.json")
+		live(t, sim, false, func(r *rig) {
+			for uid := range uint32(3) {
+				for range 1000 {
+					r.open(meter.OpenRequest{Owner: uid, Exact: true, Name: strings.Repeat("n", 64), Workload: strings.Repeat("w", 64)})
+				}
+			}
+			r.open(meter.OpenRequest{Owner: 4})
+			time.Sleep(1100 * time.Millisecond)
+			if r.JournalTrouble() == nil {
+				t.Error("not a word of what has no room")
+			}
+		})
+		if info, err := os.Stat(file); err != nil || info.Size() > 1<<20 {
+			t.Fatalf("%v, %v", info, err)
+		}
+		live(t, sim, false, func(r *rig) {
+			if r.OpenCount() < 1000 {
+				t.Errorf("%d windows are left", r.OpenCount())
+			}
+			counts := map[uint32]int{}
+			for uid := range uint32(5) {
+				counts[uid] = len(r.Running(context.Background(), meter.Viewer{UID: uid, Exact: true}, false))
+			}
+			if counts[4] != 1 || counts[0] < counts[2]-1 || counts[0] > counts[2]+1 {
+				t.Errorf("windows left by owner: %v", counts)
+			}
+		})
+	})
+}
