@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/qunerd/quner/api/client"
@@ -50,4 +51,37 @@ func ExampleClient_Measure() {
 	})
 	fmt.Println(result, err)
 	// Output: unknown [daemon_unreachable] <nil>
+}
+
+// A stage ends at each mark. The window's total is computed over all of it, never from its stages.
+func ExampleWindow_Mark() {
+	ctx := context.Background()
+	c, err := client.Dial(ctx, client.Options{Dir: "/nowhere"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = c.Close() }()
+
+	w, err := c.Open(ctx, client.OpenOptions{Name: "request", Unit: "token"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := w.Mark(ctx, "prefill"); err != nil { // what was done so far
+		fmt.Println(err)
+	}
+	result, _ := w.Close(ctx, client.CloseOptions{Work: 128, Synced: true})
+	for _, stage := range result.Window.GetStages() {
+		fmt.Println(stage.GetName(), stage.GetEnergyUj())
+	}
+	fmt.Println(w.Measured(), result.Reasons())
+	// Output: false [daemon_unreachable]
+}
+
+// A strict client tells that there is no daemon instead of going on without a figure.
+func ExampleOptions_strict() {
+	_, err := client.Dial(context.Background(), client.Options{Dir: "/nowhere", Strict: true})
+	fmt.Println(errors.Is(err, client.ErrUnreachable))
+	// Output: true
 }
