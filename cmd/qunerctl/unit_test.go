@@ -171,7 +171,7 @@ func TestErrorsHaveTheirExitCodeAndRemedy(t *testing.T) {
 		{status.Error(codes.FailedPrecondition, "others train; --force overrides"), exitRefused, "wait, or repeat with --force: also while others train"},
 		{status.Error(codes.FailedPrecondition, "no lever to tune"), exitRefused, "qunerctl doctor shows each lever with its reason"},
 		{status.Error(codes.FailedPrecondition, "refused: quner is paused; resume first"), exitRefused, "sudo qunerctl resume"},
-		{status.Error(codes.Aborted, "tune: another sweep holds the levers"), exitRefused, "wait for it to end, or: sudo qunerctl pause"},
+		{status.Error(codes.Aborted, "tune: another sweep or measurement holds the levers"), exitRefused, "wait for it to end, or: sudo qunerctl pause"},
 		{status.Error(codes.Aborted, "the lever did not take it"), exitError, "qunerctl status shows what the machine does now"},
 		{status.Error(codes.Unavailable, "gone"), exitUnreachable, "sudo qunerd run"},
 		{status.Error(codes.Internal, "no"), exitError, "the standard error of qunerd says more"},

@@ -20,7 +20,7 @@ import (
 
 // Errors a caller branches on.
 var (
-	ErrBusy    = errors.New("another sweep holds the levers")
+	ErrBusy    = errors.New("another sweep or measurement holds the levers")
 	ErrRefused = errors.New("refused")
 	ErrStopped = errors.New("the daemon is stopping")
 	ErrVoided  = errors.New("windows do not count")
@@ -78,6 +78,7 @@ type state struct {
 	modes    *profiles.ModeStore
 	history  *history
 	retunes  *retunes
+	floors   *floorStore
 	mode     profiles.ModeState
 	print    profiles.Fingerprint
 	driver   profiles.Driver
@@ -145,12 +146,13 @@ func New(ctx context.Context, h *host.Host, cfg config.Config, opts Options, log
 		return nil, err
 	}
 	s.load(h, log)
+	d.tellFloors(s)
 	d.base = s
 	d.publish(s)
 	return d, nil
 }
 
-// load takes up what an earlier daemon left: points, mode. A file that cannot be trusted is set aside by its store; a
+// load takes up what an earlier daemon left: points, mode, floors. A file that cannot be trusted is set aside by its store; a
 // directory that cannot be read costs the memory, not the service.
 func (s *state) load(h *host.Host, log *slog.Logger) {
 	var err error
@@ -166,6 +168,9 @@ func (s *state) load(h *host.Host, log *slog.Logger) {
 	}
 	if s.retunes, err = openRetunes(h.Var, log); err != nil {
 		s.degraded["retune"] = fmt.Sprintf("the last exploration at rest is not read: %v", err)
+	}
+	if s.floors, err = openFloors(h.Var, log); err != nil {
+		s.degraded["floors"] = fmt.Sprintf("idle floors are not read: %v", err)
 	}
 	s.recallOwners()
 	s.recallSweep()

@@ -25,6 +25,7 @@ func (d *Daemon) tick(ctx context.Context, s *state) {
 	shared := d.noticeConflicts(s)
 	due := d.noticeWoken(ctx, s)
 	d.meter.Tick(ctx)
+	d.noticeSuspects(s)
 	s.sample = profiles.TakeSample(ctx, d.host, sampleAge)
 	proposed, changed := s.detector.Add(s.sample)
 	if d.disturbed(s) {
@@ -184,8 +185,13 @@ func (d *Daemon) move(ctx context.Context, s *state, p levers.Point, a author) (
 	writes, err := s.bank.Apply(ctx, p)
 	s.rememberWrites(a, writes)
 	s.point = p
-	// What is in force decides the idle floor, so a change of it is a cut of every open window's timeline.
-	d.meter.SetCondition(ctx, p.Key())
+	// What is in force decides the idle floor, so a change of it is a cut of every open window's timeline. A point that is
+	// only partly reached is another one.
+	condition := p.Key()
+	if err != nil {
+		condition += " (in part)"
+	}
+	d.meter.SetCondition(ctx, condition)
 	s.told(d.log, "levers", err)
 	return writes, err
 }

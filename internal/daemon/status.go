@@ -37,7 +37,11 @@ func (d *Daemon) publish(s *state) {
 		},
 		Tune: s.tuned, Retune: s.retunes.now, OpenWindows: d.meter.OpenCount(),
 	}
-	if s.sweep != nil {
+	switch l := s.sweep; {
+	case l == nil || l.still:
+	case l.floor:
+		now.PointSource = PointFloor
+	default:
 		now.PointSource = PointSweep
 	}
 	if err := s.history.save(); err != nil {

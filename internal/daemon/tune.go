@@ -13,11 +13,13 @@ import (
 	"github.com/qunerd/quner/internal/unit"
 )
 
-// lease is a sweep's hold on the levers. While it stands, ticks sample and publish but do not apply.
+// lease is the hold on the levers of a sweep, or of a measurement of floors. While it stands, ticks sample and publish but do not apply.
 type lease struct {
 	cancel context.CancelCauseFunc
 	void   string // why the window that runs does not count; "" if it does
 	idle   bool   // it explores the machine at rest, and gives way to everybody
+	floor  bool   // it is no sweep: floors are measured
+	still  bool   // it moves no lever
 }
 
 // abortSweep ends the running sweep, if there is one: the levers are the loop's again at once.

@@ -48,6 +48,7 @@ const (
 	PointDefault PointSource = "default" // the conservative default of the profile
 	PointTuned   PointSource = "tuned"   // a cached point
 	PointSweep   PointSource = "sweep"   // a sweep holds the levers
+	PointFloor   PointSource = "floor"   // a measurement of idle floors holds the levers
 )
 
 // Signal is what the detector last saw.

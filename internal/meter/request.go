@@ -108,6 +108,16 @@ func (m *Meter) byDefault() (chosen []*device, absent []string, err error) {
 	return chosen, absent, nil
 }
 
+// Resolve returns the devices that names mean: "cpu" and "gpu" are all of a kind, none at all is every device that is awake.
+func (m *Meter) Resolve(names []string) ([]string, error) {
+	chosen, _, err := m.choose(names)
+	var devices []string
+	for _, d := range chosen {
+		devices = append(devices, d.name)
+	}
+	return devices, err
+}
+
 func whyNo(kind string) string {
 	if kind == "cpu" {
 		return ReasonNoPowercap
