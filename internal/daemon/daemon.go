@@ -81,6 +81,7 @@ type state struct {
 	floors   *floorStore
 	mode     profiles.ModeState
 	print    profiles.Fingerprint
+	software software
 	driver   profiles.Driver
 	sample   profiles.Sample
 
@@ -175,6 +176,7 @@ func (s *state) load(h *host.Host, log *slog.Logger) {
 	s.recallOwners()
 	s.recallSweep()
 	s.print = profiles.FingerprintOf(h)
+	s.software = softwareOf(h)
 	s.driver = profiles.DriverOf(h)
 }
 

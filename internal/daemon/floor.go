@@ -153,7 +153,7 @@ func (r *floorRun) begin(ctx context.Context, s *state) error {
 	if len(devices) == 0 {
 		return fmt.Errorf("%w: no energy counter to measure with is awake; doctor says why", ErrRefused)
 	}
-	r.software = softwareOf(d.host)
+	r.software = s.software
 	r.plan = FloorPlan{Devices: devices, Duration: r.spec.Duration, Points: []FloorPoint{{Name: "the point in force", Point: s.point}}}
 	if r.spec.AllPoints {
 		if r.plan.Points, err = r.points(ctx, s); err != nil {

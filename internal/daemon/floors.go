@@ -57,9 +57,8 @@ func (s software) void(f meter.Floor) string {
 // tellFloors gives the meter the certificates that hold.
 func (d *Daemon) tellFloors(s *state) {
 	var valid []meter.Floor
-	here := softwareOf(d.host)
 	for _, f := range s.floors.all {
-		if here.void(f) == "" {
+		if s.software.void(f) == "" {
 			valid = append(valid, f)
 		}
 	}
@@ -84,18 +83,17 @@ func (d *Daemon) noticeSuspects(s *state) {
 func (d *Daemon) Floors(ctx context.Context) ([]FloorEntry, error) {
 	var all []FloorEntry
 	err := d.do(ctx, func(_ context.Context, s *state) error {
-		all = d.entries(s.floors.all)
+		all = d.entries(s, s.floors.all)
 		return nil
 	})
 	return all, err
 }
 
-func (d *Daemon) entries(floors []meter.Floor) []FloorEntry {
-	here := softwareOf(d.host)
+func (d *Daemon) entries(s *state, floors []meter.Floor) []FloorEntry {
 	entries := make([]FloorEntry, len(floors))
 	for i, f := range floors {
 		f.Suspect = f.Suspect || d.meter.Suspects(f.ID)
-		entries[i] = FloorEntry{Floor: f, Void: here.void(f)}
+		entries[i] = FloorEntry{Floor: f, Void: s.software.void(f)}
 	}
 	return sortedFloors(entries)
 }
@@ -115,7 +113,7 @@ func (d *Daemon) ForgetFloors(ctx context.Context, c Caller, ids []string, all, 
 			forget = s.floors.find
 		}
 		floors, err := forget(ids...)
-		gone = d.entries(floors)
+		gone = d.entries(s, floors)
 		if err != nil || dryRun || len(gone) == 0 {
 			return err
 		}

@@ -18,6 +18,7 @@ func (d *Daemon) noticeWoken(ctx context.Context, s *state) (due bool) {
 		d.log.Info("no board sleeps any longer: their driver's library is open")
 		s.bank.Refresh(ctx)
 		s.print = profiles.FingerprintOf(d.host)
+		s.software = softwareOf(d.host)
 		d.tellFloors(s)
 	}
 	return s.bank.Due(ctx)

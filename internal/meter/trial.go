@@ -97,7 +97,10 @@ func (t *FloorTrial) refuse(format string, args ...any) error {
 // open puts the trial's own window on the device: it observes, so that it takes nothing from the windows beside it.
 func (t *FloorTrial) open(ctx context.Context, wait bool) error {
 	t.Abandon()
-	w, err := t.m.Open(ctx, OpenRequest{Name: "floor", Exact: true, Observe: true, Devices: []string{t.d.name}, WaitEdge: wait})
+	w, err := t.m.Open(ctx, OpenRequest{
+		Name: "floor", Exact: true, Observe: true, Devices: []string{t.d.name}, WaitEdge: wait,
+		IdleWatts: map[string]float64{t.d.name: 0}, // all of it: an older certificate is not to be taken off
+	})
 	if err != nil {
 		return err
 	}
@@ -278,7 +281,7 @@ func (t *FloorTrial) finish(ctx context.Context) (FloorStep, error) {
 
 // spoilt says why a window's figure is no measurement of a device at rest.
 func spoilt(d DeviceEnergy) string {
-	harmless := []string{ReasonFloorNone, ReasonFloorSuspect, ReasonUnsynced, ReasonShared}
+	harmless := []string{ReasonFloorCaller, ReasonUnsynced, ReasonShared}
 	bad := slices.DeleteFunc(slices.Clone(d.Reasons), func(r string) bool { return slices.Contains(harmless, r) })
 	if len(bad) == 0 && (d.Method != Sampled || d.Coverage < 0.99) {
 		bad = []string{fmt.Sprintf("%s, %.0f %% covered", d.Method, 100*d.Coverage)}

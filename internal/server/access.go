@@ -41,6 +41,8 @@ func roles() map[string]role {
 		qunerv1.MeterService_List_FullMethodName:    anyone,
 		qunerv1.MeterService_Watch_FullMethodName:   anyone,
 
+		qunerv1.MeterService_ListFloors_FullMethodName: anyone,
+
 		qunerv1.AdminService_SetMode_FullMethodName:      operator,
 		qunerv1.AdminService_Apply_FullMethodName:        operator,
 		qunerv1.AdminService_Restore_FullMethodName:      operator,
@@ -52,6 +54,9 @@ func roles() map[string]role {
 		qunerv1.AdminService_History_FullMethodName:       operator,
 		qunerv1.AdminService_SetLeverOwner_FullMethodName: operator,
 		qunerv1.AdminService_Selftest_FullMethodName:      operator,
+
+		qunerv1.AdminService_MeasureFloor_FullMethodName: operator,
+		qunerv1.AdminService_ForgetFloors_FullMethodName: operator,
 	}
 }
 

@@ -56,6 +56,7 @@ func codeOf(err error) codes.Code {
 		{profiles.ErrNoPoint, codes.NotFound},
 		{host.ErrFull, codes.ResourceExhausted},
 		{daemon.ErrNoLever, codes.NotFound},
+		{daemon.ErrNoFloor, codes.NotFound},
 
 		{levers.ErrFrozen, codes.FailedPrecondition},
 		{levers.ErrJournal, codes.FailedPrecondition},

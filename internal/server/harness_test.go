@@ -52,6 +52,9 @@ type scripted struct {
 	print   profiles.Fingerprint
 	skipped string // of an exploration at rest
 	points  []profiles.TunedPoint
+
+	floors  []daemon.FloorEntry
+	measure func(context.Context, daemon.FloorSpec, daemon.FloorWatcher) ([]daemon.FloorOutcome, error)
 }
 
 func newScripted() *scripted {
@@ -169,6 +172,21 @@ func (d *scripted) Retune(ctx context.Context, c daemon.Caller, dryRun bool, see
 
 func (d *scripted) Selftest(ctx context.Context, c daemon.Caller, _ bool) ([]levers.Test, error) {
 	return []levers.Test{{Lever: "cpufreq/policy0", Verdict: levers.Moved}}, d.called(ctx, "selftest", c)
+}
+
+func (d *scripted) Floors(ctx context.Context) ([]daemon.FloorEntry, error) {
+	return d.floors, d.called(ctx, "floors", daemon.Caller{})
+}
+
+func (d *scripted) MeasureFloor(ctx context.Context, spec daemon.FloorSpec, w daemon.FloorWatcher) ([]daemon.FloorOutcome, error) {
+	if err := d.called(ctx, "measure floor", spec.Caller); err != nil || d.measure == nil {
+		return nil, err
+	}
+	return d.measure(ctx, spec, w)
+}
+
+func (d *scripted) ForgetFloors(ctx context.Context, c daemon.Caller, _ []string, _, _ bool) ([]daemon.FloorEntry, error) {
+	return d.floors, d.called(ctx, "forget floors", c)
 }
 
 // stand is a server on real sockets, over a scripted daemon and a real meter on a simulated workstation.

@@ -40,6 +40,9 @@ type Daemon interface {
 	History(ctx context.Context, limit int) ([]daemon.Event, error)
 	SetLeverOwner(ctx context.Context, c daemon.Caller, name string, o profiles.Owner, dryRun bool) ([]string, []levers.Write, error)
 	Selftest(ctx context.Context, c daemon.Caller, dryRun bool) ([]levers.Test, error)
+	Floors(ctx context.Context) ([]daemon.FloorEntry, error)
+	MeasureFloor(ctx context.Context, spec daemon.FloorSpec, w daemon.FloorWatcher) ([]daemon.FloorOutcome, error)
+	ForgetFloors(ctx context.Context, c daemon.Caller, ids []string, all, dryRun bool) ([]daemon.FloorEntry, error)
 }
 
 // Limits bound what callers may take; a zero field means the default named beside it.

@@ -13,7 +13,7 @@ import (
 	"github.com/qunerd/quner/internal/meter"
 )
 
-// meterService measures joules for anyone. It asks the meter directly: the daemon's loop has no part in it.
+// meterService measures joules for anyone. Windows are the meter's alone: the daemon's loop has no part in them.
 type meterService struct {
 	qunerv1.UnimplementedMeterServiceServer
 	server *Server

@@ -2212,7 +2212,7 @@ var File_quner_v1_admin_proto protoreflect.FileDescriptor
 
 const file_quner_v1_admin_proto_rawDesc = "" +
 	"\n" +
-	"\x14quner/v1/admin.proto\x12\bquner.v1\x1a\x15quner/v1/common.proto\x1a\x15quner/v1/status.proto\"\x80\x01\n" +
+	"\x14quner/v1/admin.proto\x12\bquner.v1\x1a\x15quner/v1/common.proto\x1a\x14quner/v1/floor.proto\x1a\x15quner/v1/status.proto\"\x80\x01\n" +
 	"\x0eSetModeRequest\x12\"\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x0e.quner.v1.ModeR\x04mode\x12\x19\n" +
 	"\bpause_ns\x18\x02 \x01(\x03R\apauseNs\x12\x17\n" +
@@ -2390,7 +2390,7 @@ const file_quner_v1_admin_proto_rawDesc = "" +
 	"\x15LEVER_VERDICT_SKIPPED\x10\x02\x12\x19\n" +
 	"\x15LEVER_VERDICT_REFUSED\x10\x03\x12\x17\n" +
 	"\x13LEVER_VERDICT_STUCK\x10\x04\x12\x19\n" +
-	"\x15LEVER_VERDICT_PLANNED\x10\x052\xa9\x05\n" +
+	"\x15LEVER_VERDICT_PLANNED\x10\x052\xc9\x06\n" +
 	"\fAdminService\x12>\n" +
 	"\aSetMode\x12\x18.quner.v1.SetModeRequest\x1a\x19.quner.v1.SetModeResponse\x128\n" +
 	"\x05Apply\x12\x16.quner.v1.ApplyRequest\x1a\x17.quner.v1.ApplyResponse\x12>\n" +
@@ -2401,7 +2401,9 @@ const file_quner_v1_admin_proto_rawDesc = "" +
 	"\bRollback\x12\x19.quner.v1.RollbackRequest\x1a\x1a.quner.v1.RollbackResponse\x12>\n" +
 	"\aHistory\x12\x18.quner.v1.HistoryRequest\x1a\x19.quner.v1.HistoryResponse\x12P\n" +
 	"\rSetLeverOwner\x12\x1e.quner.v1.SetLeverOwnerRequest\x1a\x1f.quner.v1.SetLeverOwnerResponse\x12A\n" +
-	"\bSelftest\x12\x19.quner.v1.SelftestRequest\x1a\x1a.quner.v1.SelftestResponseB.Z,github.com/qunerd/quner/api/quner/v1;qunerv1b\x06proto3"
+	"\bSelftest\x12\x19.quner.v1.SelftestRequest\x1a\x1a.quner.v1.SelftestResponse\x12O\n" +
+	"\fMeasureFloor\x12\x1d.quner.v1.MeasureFloorRequest\x1a\x1e.quner.v1.MeasureFloorResponse0\x01\x12M\n" +
+	"\fForgetFloors\x12\x1d.quner.v1.ForgetFloorsRequest\x1a\x1e.quner.v1.ForgetFloorsResponseB.Z,github.com/qunerd/quner/api/quner/v1;qunerv1b\x06proto3"
 
 var (
 	file_quner_v1_admin_proto_rawDescOnce sync.Once
@@ -2457,6 +2459,10 @@ var file_quner_v1_admin_proto_goTypes = []any{
 	(*StateReport)(nil),           // 36: quner.v1.StateReport
 	(*Setting)(nil),               // 37: quner.v1.Setting
 	(*TunedPoint)(nil),            // 38: quner.v1.TunedPoint
+	(*MeasureFloorRequest)(nil),   // 39: quner.v1.MeasureFloorRequest
+	(*ForgetFloorsRequest)(nil),   // 40: quner.v1.ForgetFloorsRequest
+	(*MeasureFloorResponse)(nil),  // 41: quner.v1.MeasureFloorResponse
+	(*ForgetFloorsResponse)(nil),  // 42: quner.v1.ForgetFloorsResponse
 }
 var file_quner_v1_admin_proto_depIdxs = []int32{
 	31, // 0: quner.v1.SetModeRequest.mode:type_name -> quner.v1.Mode
@@ -2495,18 +2501,22 @@ var file_quner_v1_admin_proto_depIdxs = []int32{
 	23, // 33: quner.v1.AdminService.History:input_type -> quner.v1.HistoryRequest
 	26, // 34: quner.v1.AdminService.SetLeverOwner:input_type -> quner.v1.SetLeverOwnerRequest
 	28, // 35: quner.v1.AdminService.Selftest:input_type -> quner.v1.SelftestRequest
-	3,  // 36: quner.v1.AdminService.SetMode:output_type -> quner.v1.SetModeResponse
-	5,  // 37: quner.v1.AdminService.Apply:output_type -> quner.v1.ApplyResponse
-	7,  // 38: quner.v1.AdminService.Restore:output_type -> quner.v1.RestoreResponse
-	11, // 39: quner.v1.AdminService.Tune:output_type -> quner.v1.TuneResponse
-	18, // 40: quner.v1.AdminService.Retune:output_type -> quner.v1.RetuneResponse
-	20, // 41: quner.v1.AdminService.ForgetPoints:output_type -> quner.v1.ForgetPointsResponse
-	22, // 42: quner.v1.AdminService.Rollback:output_type -> quner.v1.RollbackResponse
-	24, // 43: quner.v1.AdminService.History:output_type -> quner.v1.HistoryResponse
-	27, // 44: quner.v1.AdminService.SetLeverOwner:output_type -> quner.v1.SetLeverOwnerResponse
-	29, // 45: quner.v1.AdminService.Selftest:output_type -> quner.v1.SelftestResponse
-	36, // [36:46] is the sub-list for method output_type
-	26, // [26:36] is the sub-list for method input_type
+	39, // 36: quner.v1.AdminService.MeasureFloor:input_type -> quner.v1.MeasureFloorRequest
+	40, // 37: quner.v1.AdminService.ForgetFloors:input_type -> quner.v1.ForgetFloorsRequest
+	3,  // 38: quner.v1.AdminService.SetMode:output_type -> quner.v1.SetModeResponse
+	5,  // 39: quner.v1.AdminService.Apply:output_type -> quner.v1.ApplyResponse
+	7,  // 40: quner.v1.AdminService.Restore:output_type -> quner.v1.RestoreResponse
+	11, // 41: quner.v1.AdminService.Tune:output_type -> quner.v1.TuneResponse
+	18, // 42: quner.v1.AdminService.Retune:output_type -> quner.v1.RetuneResponse
+	20, // 43: quner.v1.AdminService.ForgetPoints:output_type -> quner.v1.ForgetPointsResponse
+	22, // 44: quner.v1.AdminService.Rollback:output_type -> quner.v1.RollbackResponse
+	24, // 45: quner.v1.AdminService.History:output_type -> quner.v1.HistoryResponse
+	27, // 46: quner.v1.AdminService.SetLeverOwner:output_type -> quner.v1.SetLeverOwnerResponse
+	29, // 47: quner.v1.AdminService.Selftest:output_type -> quner.v1.SelftestResponse
+	41, // 48: quner.v1.AdminService.MeasureFloor:output_type -> quner.v1.MeasureFloorResponse
+	42, // 49: quner.v1.AdminService.ForgetFloors:output_type -> quner.v1.ForgetFloorsResponse
+	38, // [38:50] is the sub-list for method output_type
+	26, // [26:38] is the sub-list for method input_type
 	26, // [26:26] is the sub-list for extension type_name
 	26, // [26:26] is the sub-list for extension extendee
 	0,  // [0:26] is the sub-list for field type_name
@@ -2518,6 +2528,7 @@ func file_quner_v1_admin_proto_init() {
 		return
 	}
 	file_quner_v1_common_proto_init()
+	file_quner_v1_floor_proto_init()
 	file_quner_v1_status_proto_init()
 	file_quner_v1_admin_proto_msgTypes[6].OneofWrappers = []any{
 		(*TuneRequest_Start)(nil),

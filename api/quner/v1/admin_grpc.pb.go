@@ -29,6 +29,8 @@ const (
 	AdminService_History_FullMethodName       = "/quner.v1.AdminService/History"
 	AdminService_SetLeverOwner_FullMethodName = "/quner.v1.AdminService/SetLeverOwner"
 	AdminService_Selftest_FullMethodName      = "/quner.v1.AdminService/Selftest"
+	AdminService_MeasureFloor_FullMethodName  = "/quner.v1.AdminService/MeasureFloor"
+	AdminService_ForgetFloors_FullMethodName  = "/quner.v1.AdminService/ForgetFloors"
 )
 
 // AdminServiceClient is the client API for AdminService service.
@@ -59,6 +61,11 @@ type AdminServiceClient interface {
 	SetLeverOwner(ctx context.Context, in *SetLeverOwnerRequest, opts ...grpc.CallOption) (*SetLeverOwnerResponse, error)
 	// Selftest moves each lever for a moment, reads it back and puts it back.
 	Selftest(ctx context.Context, in *SelftestRequest, opts ...grpc.CallOption) (*SelftestResponse, error)
+	// MeasureFloor measures what devices draw at rest and keeps the certificates: it sends the plan, then progress, and a
+	// report at the end. The end of the call puts the host back.
+	MeasureFloor(ctx context.Context, in *MeasureFloorRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[MeasureFloorResponse], error)
+	// ForgetFloors removes certificates of idle floors.
+	ForgetFloors(ctx context.Context, in *ForgetFloorsRequest, opts ...grpc.CallOption) (*ForgetFloorsResponse, error)
 }
 
 type adminServiceClient struct {
@@ -181,6 +188,35 @@ func (c *adminServiceClient) Selftest(ctx context.Context, in *SelftestRequest, 
 	return out, nil
 }
 
+func (c *adminServiceClient) MeasureFloor(ctx context.Context, in *MeasureFloorRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[MeasureFloorResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &AdminService_ServiceDesc.Streams[2], AdminService_MeasureFloor_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[MeasureFloorRequest, MeasureFloorResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AdminService_MeasureFloorClient = grpc.ServerStreamingClient[MeasureFloorResponse]
+
+func (c *adminServiceClient) ForgetFloors(ctx context.Context, in *ForgetFloorsRequest, opts ...grpc.CallOption) (*ForgetFloorsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ForgetFloorsResponse)
+	err := c.cc.Invoke(ctx, AdminService_ForgetFloors_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServiceServer is the server API for AdminService service.
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
@@ -209,6 +245,11 @@ type AdminServiceServer interface {
 	SetLeverOwner(context.Context, *SetLeverOwnerRequest) (*SetLeverOwnerResponse, error)
 	// Selftest moves each lever for a moment, reads it back and puts it back.
 	Selftest(context.Context, *SelftestRequest) (*SelftestResponse, error)
+	// MeasureFloor measures what devices draw at rest and keeps the certificates: it sends the plan, then progress, and a
+	// report at the end. The end of the call puts the host back.
+	MeasureFloor(*MeasureFloorRequest, grpc.ServerStreamingServer[MeasureFloorResponse]) error
+	// ForgetFloors removes certificates of idle floors.
+	ForgetFloors(context.Context, *ForgetFloorsRequest) (*ForgetFloorsResponse, error)
 	mustEmbedUnimplementedAdminServiceServer()
 }
 
@@ -248,6 +289,12 @@ func (UnimplementedAdminServiceServer) SetLeverOwner(context.Context, *SetLeverO
 }
 func (UnimplementedAdminServiceServer) Selftest(context.Context, *SelftestRequest) (*SelftestResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Selftest not implemented")
+}
+func (UnimplementedAdminServiceServer) MeasureFloor(*MeasureFloorRequest, grpc.ServerStreamingServer[MeasureFloorResponse]) error {
+	return status.Error(codes.Unimplemented, "method MeasureFloor not implemented")
+}
+func (UnimplementedAdminServiceServer) ForgetFloors(context.Context, *ForgetFloorsRequest) (*ForgetFloorsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ForgetFloors not implemented")
 }
 func (UnimplementedAdminServiceServer) mustEmbedUnimplementedAdminServiceServer() {}
 func (UnimplementedAdminServiceServer) testEmbeddedByValue()                      {}
@@ -432,6 +479,35 @@ func _AdminService_Selftest_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_MeasureFloor_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(MeasureFloorRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AdminServiceServer).MeasureFloor(m, &grpc.GenericServerStream[MeasureFloorRequest, MeasureFloorResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AdminService_MeasureFloorServer = grpc.ServerStreamingServer[MeasureFloorResponse]
+
+func _AdminService_ForgetFloors_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ForgetFloorsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).ForgetFloors(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_ForgetFloors_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).ForgetFloors(ctx, req.(*ForgetFloorsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AdminService_ServiceDesc is the grpc.ServiceDesc for AdminService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -471,6 +547,10 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "Selftest",
 			Handler:    _AdminService_Selftest_Handler,
 		},
+		{
+			MethodName: "ForgetFloors",
+			Handler:    _AdminService_ForgetFloors_Handler,
+		},
 	},
 	Streams: []grpc.StreamDesc{
 		{
@@ -482,6 +562,11 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Retune",
 			Handler:       _AdminService_Retune_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "MeasureFloor",
+			Handler:       _AdminService_MeasureFloor_Handler,
 			ServerStreams: true,
 		},
 	},

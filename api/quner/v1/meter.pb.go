@@ -1998,7 +1998,7 @@ type DeviceEnergy struct {
 	HalfWidthUj   *int64                 `protobuf:"varint,6,opt,name=half_width_uj,json=halfWidthUj,proto3,oneof" json:"half_width_uj,omitempty"`
 	GrossUj       *int64                 `protobuf:"varint,7,opt,name=gross_uj,json=grossUj,proto3,oneof" json:"gross_uj,omitempty"`
 	FloorUj       *int64                 `protobuf:"varint,8,opt,name=floor_uj,json=floorUj,proto3,oneof" json:"floor_uj,omitempty"`
-	Floor         string                 `protobuf:"bytes,9,opt,name=floor,proto3" json:"floor,omitempty"` // "none", "caller", or a certificate's id
+	Floor         string                 `protobuf:"bytes,9,opt,name=floor,proto3" json:"floor,omitempty"` // "none", "caller", or the ids of the certificates used, joined by "+"
 	Coverage      float64                `protobuf:"fixed64,10,opt,name=coverage,proto3" json:"coverage,omitempty"`
 	MaxGapNs      int64                  `protobuf:"varint,11,opt,name=max_gap_ns,json=maxGapNs,proto3" json:"max_gap_ns,omitempty"`
 	Reasons       []string               `protobuf:"bytes,12,rep,name=reasons,proto3" json:"reasons,omitempty"`
@@ -2294,7 +2294,7 @@ var File_quner_v1_meter_proto protoreflect.FileDescriptor
 
 const file_quner_v1_meter_proto_rawDesc = "" +
 	"\n" +
-	"\x14quner/v1/meter.proto\x12\bquner.v1\"V\n" +
+	"\x14quner/v1/meter.proto\x12\bquner.v1\x1a\x14quner/v1/floor.proto\"V\n" +
 	"\vOpenRequest\x12,\n" +
 	"\x06window\x18\x01 \x01(\v2\x14.quner.v1.OpenWindowR\x06window\x12\x19\n" +
 	"\blimit_ns\x18\x02 \x01(\x03R\alimitNs\">\n" +
@@ -2525,14 +2525,16 @@ const file_quner_v1_meter_proto_rawDesc = "" +
 	"\x12METHOD_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eMETHOD_SAMPLED\x10\x01\x12\x14\n" +
 	"\x10METHOD_ESTIMATED\x10\x02\x12\x12\n" +
-	"\x0eMETHOD_UNKNOWN\x10\x032\xed\x02\n" +
+	"\x0eMETHOD_UNKNOWN\x10\x032\xb6\x03\n" +
 	"\fMeterService\x12B\n" +
 	"\aSession\x12\x18.quner.v1.SessionRequest\x1a\x19.quner.v1.SessionResponse(\x010\x01\x125\n" +
 	"\x04Open\x12\x15.quner.v1.OpenRequest\x1a\x16.quner.v1.OpenResponse\x125\n" +
 	"\x04Mark\x12\x15.quner.v1.MarkRequest\x1a\x16.quner.v1.MarkResponse\x128\n" +
 	"\x05Close\x12\x16.quner.v1.CloseRequest\x1a\x17.quner.v1.CloseResponse\x125\n" +
 	"\x04List\x12\x15.quner.v1.ListRequest\x1a\x16.quner.v1.ListResponse\x12:\n" +
-	"\x05Watch\x12\x16.quner.v1.WatchRequest\x1a\x17.quner.v1.WatchResponse0\x01B.Z,github.com/qunerd/quner/api/quner/v1;qunerv1b\x06proto3"
+	"\x05Watch\x12\x16.quner.v1.WatchRequest\x1a\x17.quner.v1.WatchResponse0\x01\x12G\n" +
+	"\n" +
+	"ListFloors\x12\x1b.quner.v1.ListFloorsRequest\x1a\x1c.quner.v1.ListFloorsResponseB.Z,github.com/qunerd/quner/api/quner/v1;qunerv1b\x06proto3"
 
 var (
 	file_quner_v1_meter_proto_rawDescOnce sync.Once
@@ -2549,37 +2551,39 @@ func file_quner_v1_meter_proto_rawDescGZIP() []byte {
 var file_quner_v1_meter_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
 var file_quner_v1_meter_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_quner_v1_meter_proto_goTypes = []any{
-	(WindowLife)(0),         // 0: quner.v1.WindowLife
-	(Method)(0),             // 1: quner.v1.Method
-	(*OpenRequest)(nil),     // 2: quner.v1.OpenRequest
-	(*OpenResponse)(nil),    // 3: quner.v1.OpenResponse
-	(*MarkRequest)(nil),     // 4: quner.v1.MarkRequest
-	(*MarkResponse)(nil),    // 5: quner.v1.MarkResponse
-	(*CloseRequest)(nil),    // 6: quner.v1.CloseRequest
-	(*CloseResponse)(nil),   // 7: quner.v1.CloseResponse
-	(*ListRequest)(nil),     // 8: quner.v1.ListRequest
-	(*ListResponse)(nil),    // 9: quner.v1.ListResponse
-	(*WindowSum)(nil),       // 10: quner.v1.WindowSum
-	(*WatchRequest)(nil),    // 11: quner.v1.WatchRequest
-	(*WatchResponse)(nil),   // 12: quner.v1.WatchResponse
-	(*RunningWindow)(nil),   // 13: quner.v1.RunningWindow
-	(*ClosedWindow)(nil),    // 14: quner.v1.ClosedWindow
-	(*SessionRequest)(nil),  // 15: quner.v1.SessionRequest
-	(*SessionResponse)(nil), // 16: quner.v1.SessionResponse
-	(*ResumeWindow)(nil),    // 17: quner.v1.ResumeWindow
-	(*WindowResumed)(nil),   // 18: quner.v1.WindowResumed
-	(*CommandError)(nil),    // 19: quner.v1.CommandError
-	(*OpenWindow)(nil),      // 20: quner.v1.OpenWindow
-	(*WindowOpened)(nil),    // 21: quner.v1.WindowOpened
-	(*MarkWindow)(nil),      // 22: quner.v1.MarkWindow
-	(*WindowMarked)(nil),    // 23: quner.v1.WindowMarked
-	(*CloseWindow)(nil),     // 24: quner.v1.CloseWindow
-	(*WindowResult)(nil),    // 25: quner.v1.WindowResult
-	(*DeviceEnergy)(nil),    // 26: quner.v1.DeviceEnergy
-	(*Terms)(nil),           // 27: quner.v1.Terms
-	(*Stage)(nil),           // 28: quner.v1.Stage
-	nil,                     // 29: quner.v1.OpenWindow.IdleWattsEntry
-	nil,                     // 30: quner.v1.OpenWindow.IdleWattsUncertaintyEntry
+	(WindowLife)(0),            // 0: quner.v1.WindowLife
+	(Method)(0),                // 1: quner.v1.Method
+	(*OpenRequest)(nil),        // 2: quner.v1.OpenRequest
+	(*OpenResponse)(nil),       // 3: quner.v1.OpenResponse
+	(*MarkRequest)(nil),        // 4: quner.v1.MarkRequest
+	(*MarkResponse)(nil),       // 5: quner.v1.MarkResponse
+	(*CloseRequest)(nil),       // 6: quner.v1.CloseRequest
+	(*CloseResponse)(nil),      // 7: quner.v1.CloseResponse
+	(*ListRequest)(nil),        // 8: quner.v1.ListRequest
+	(*ListResponse)(nil),       // 9: quner.v1.ListResponse
+	(*WindowSum)(nil),          // 10: quner.v1.WindowSum
+	(*WatchRequest)(nil),       // 11: quner.v1.WatchRequest
+	(*WatchResponse)(nil),      // 12: quner.v1.WatchResponse
+	(*RunningWindow)(nil),      // 13: quner.v1.RunningWindow
+	(*ClosedWindow)(nil),       // 14: quner.v1.ClosedWindow
+	(*SessionRequest)(nil),     // 15: quner.v1.SessionRequest
+	(*SessionResponse)(nil),    // 16: quner.v1.SessionResponse
+	(*ResumeWindow)(nil),       // 17: quner.v1.ResumeWindow
+	(*WindowResumed)(nil),      // 18: quner.v1.WindowResumed
+	(*CommandError)(nil),       // 19: quner.v1.CommandError
+	(*OpenWindow)(nil),         // 20: quner.v1.OpenWindow
+	(*WindowOpened)(nil),       // 21: quner.v1.WindowOpened
+	(*MarkWindow)(nil),         // 22: quner.v1.MarkWindow
+	(*WindowMarked)(nil),       // 23: quner.v1.WindowMarked
+	(*CloseWindow)(nil),        // 24: quner.v1.CloseWindow
+	(*WindowResult)(nil),       // 25: quner.v1.WindowResult
+	(*DeviceEnergy)(nil),       // 26: quner.v1.DeviceEnergy
+	(*Terms)(nil),              // 27: quner.v1.Terms
+	(*Stage)(nil),              // 28: quner.v1.Stage
+	nil,                        // 29: quner.v1.OpenWindow.IdleWattsEntry
+	nil,                        // 30: quner.v1.OpenWindow.IdleWattsUncertaintyEntry
+	(*ListFloorsRequest)(nil),  // 31: quner.v1.ListFloorsRequest
+	(*ListFloorsResponse)(nil), // 32: quner.v1.ListFloorsResponse
 }
 var file_quner_v1_meter_proto_depIdxs = []int32{
 	20, // 0: quner.v1.OpenRequest.window:type_name -> quner.v1.OpenWindow
@@ -2618,14 +2622,16 @@ var file_quner_v1_meter_proto_depIdxs = []int32{
 	6,  // 33: quner.v1.MeterService.Close:input_type -> quner.v1.CloseRequest
 	8,  // 34: quner.v1.MeterService.List:input_type -> quner.v1.ListRequest
 	11, // 35: quner.v1.MeterService.Watch:input_type -> quner.v1.WatchRequest
-	16, // 36: quner.v1.MeterService.Session:output_type -> quner.v1.SessionResponse
-	3,  // 37: quner.v1.MeterService.Open:output_type -> quner.v1.OpenResponse
-	5,  // 38: quner.v1.MeterService.Mark:output_type -> quner.v1.MarkResponse
-	7,  // 39: quner.v1.MeterService.Close:output_type -> quner.v1.CloseResponse
-	9,  // 40: quner.v1.MeterService.List:output_type -> quner.v1.ListResponse
-	12, // 41: quner.v1.MeterService.Watch:output_type -> quner.v1.WatchResponse
-	36, // [36:42] is the sub-list for method output_type
-	30, // [30:36] is the sub-list for method input_type
+	31, // 36: quner.v1.MeterService.ListFloors:input_type -> quner.v1.ListFloorsRequest
+	16, // 37: quner.v1.MeterService.Session:output_type -> quner.v1.SessionResponse
+	3,  // 38: quner.v1.MeterService.Open:output_type -> quner.v1.OpenResponse
+	5,  // 39: quner.v1.MeterService.Mark:output_type -> quner.v1.MarkResponse
+	7,  // 40: quner.v1.MeterService.Close:output_type -> quner.v1.CloseResponse
+	9,  // 41: quner.v1.MeterService.List:output_type -> quner.v1.ListResponse
+	12, // 42: quner.v1.MeterService.Watch:output_type -> quner.v1.WatchResponse
+	32, // 43: quner.v1.MeterService.ListFloors:output_type -> quner.v1.ListFloorsResponse
+	37, // [37:44] is the sub-list for method output_type
+	30, // [30:37] is the sub-list for method input_type
 	30, // [30:30] is the sub-list for extension type_name
 	30, // [30:30] is the sub-list for extension extendee
 	0,  // [0:30] is the sub-list for field type_name
@@ -2636,6 +2642,7 @@ func file_quner_v1_meter_proto_init() {
 	if File_quner_v1_meter_proto != nil {
 		return
 	}
+	file_quner_v1_floor_proto_init()
 	file_quner_v1_meter_proto_msgTypes[8].OneofWrappers = []any{}
 	file_quner_v1_meter_proto_msgTypes[11].OneofWrappers = []any{}
 	file_quner_v1_meter_proto_msgTypes[13].OneofWrappers = []any{

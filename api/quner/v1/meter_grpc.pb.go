@@ -19,12 +19,13 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	MeterService_Session_FullMethodName = "/quner.v1.MeterService/Session"
-	MeterService_Open_FullMethodName    = "/quner.v1.MeterService/Open"
-	MeterService_Mark_FullMethodName    = "/quner.v1.MeterService/Mark"
-	MeterService_Close_FullMethodName   = "/quner.v1.MeterService/Close"
-	MeterService_List_FullMethodName    = "/quner.v1.MeterService/List"
-	MeterService_Watch_FullMethodName   = "/quner.v1.MeterService/Watch"
+	MeterService_Session_FullMethodName    = "/quner.v1.MeterService/Session"
+	MeterService_Open_FullMethodName       = "/quner.v1.MeterService/Open"
+	MeterService_Mark_FullMethodName       = "/quner.v1.MeterService/Mark"
+	MeterService_Close_FullMethodName      = "/quner.v1.MeterService/Close"
+	MeterService_List_FullMethodName       = "/quner.v1.MeterService/List"
+	MeterService_Watch_FullMethodName      = "/quner.v1.MeterService/Watch"
+	MeterService_ListFloors_FullMethodName = "/quner.v1.MeterService/ListFloors"
 )
 
 // MeterServiceClient is the client API for MeterService service.
@@ -46,6 +47,8 @@ type MeterServiceClient interface {
 	List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (*ListResponse, error)
 	// Watch tells of the caller's own open windows again and again, at most 10 times a second.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
+	// ListFloors returns the certificates of idle floors, void ones included.
+	ListFloors(ctx context.Context, in *ListFloorsRequest, opts ...grpc.CallOption) (*ListFloorsResponse, error)
 }
 
 type meterServiceClient struct {
@@ -128,6 +131,16 @@ func (c *meterServiceClient) Watch(ctx context.Context, in *WatchRequest, opts .
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type MeterService_WatchClient = grpc.ServerStreamingClient[WatchResponse]
 
+func (c *meterServiceClient) ListFloors(ctx context.Context, in *ListFloorsRequest, opts ...grpc.CallOption) (*ListFloorsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListFloorsResponse)
+	err := c.cc.Invoke(ctx, MeterService_ListFloors_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // MeterServiceServer is the server API for MeterService service.
 // All implementations must embed UnimplementedMeterServiceServer
 // for forward compatibility.
@@ -147,6 +160,8 @@ type MeterServiceServer interface {
 	List(context.Context, *ListRequest) (*ListResponse, error)
 	// Watch tells of the caller's own open windows again and again, at most 10 times a second.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
+	// ListFloors returns the certificates of idle floors, void ones included.
+	ListFloors(context.Context, *ListFloorsRequest) (*ListFloorsResponse, error)
 	mustEmbedUnimplementedMeterServiceServer()
 }
 
@@ -174,6 +189,9 @@ func (UnimplementedMeterServiceServer) List(context.Context, *ListRequest) (*Lis
 }
 func (UnimplementedMeterServiceServer) Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error {
 	return status.Error(codes.Unimplemented, "method Watch not implemented")
+}
+func (UnimplementedMeterServiceServer) ListFloors(context.Context, *ListFloorsRequest) (*ListFloorsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListFloors not implemented")
 }
 func (UnimplementedMeterServiceServer) mustEmbedUnimplementedMeterServiceServer() {}
 func (UnimplementedMeterServiceServer) testEmbeddedByValue()                      {}
@@ -286,6 +304,24 @@ func _MeterService_Watch_Handler(srv interface{}, stream grpc.ServerStream) erro
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type MeterService_WatchServer = grpc.ServerStreamingServer[WatchResponse]
 
+func _MeterService_ListFloors_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListFloorsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MeterServiceServer).ListFloors(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: MeterService_ListFloors_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MeterServiceServer).ListFloors(ctx, req.(*ListFloorsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // MeterService_ServiceDesc is the grpc.ServiceDesc for MeterService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -308,6 +344,10 @@ var MeterService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "List",
 			Handler:    _MeterService_List_Handler,
+		},
+		{
+			MethodName: "ListFloors",
+			Handler:    _MeterService_ListFloors_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
