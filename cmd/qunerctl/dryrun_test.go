@@ -23,7 +23,7 @@ import (
 func looking() []string {
 	return []string{
 		"", "doctor", "status", "meter", "meter open", "meter mark", "meter close", "meter list", "history", "version", "man DIR", "rollback",
-		"points", "points list", "points show", "levers", "levers list",
+		"points", "points list", "points show", "floor", "floor list", "levers", "levers list",
 		"prime", "prime status", // of this machine, not of the daemon's
 		"completion", "completion bash", "completion zsh", "completion fish", "completion powershell", "help",
 	}
@@ -40,6 +40,8 @@ func moving(lever string) map[string][]string {
 		"selftest":      {"selftest"},
 		"retune":        {"retune"},
 		"points forget": {"points", "forget", "--all"},
+		"floor measure": {"floor", "measure", "--all-points"},
+		"floor forget":  {"floor", "forget", "--all"},
 		"levers take":   {"levers", "take", lever},
 		"levers yield":  {"levers", "yield", lever},
 		"prime enable":  {"prime", "enable"},

@@ -137,7 +137,7 @@ func (a *app) answered(cmd *cobra.Command, s *status.Status) *failure {
 	case codes.NotFound:
 		return &failure{error: said, code: exitError, hint: foundHint(cmd)}
 	case codes.Aborted:
-		if strings.Contains(s.Message(), "sweep holds the levers") {
+		if strings.Contains(s.Message(), "holds the levers") {
 			return &failure{error: said, code: exitRefused, hint: "wait for it to end, or: " + a.asRoot("pause")}
 		}
 		return &failure{error: said, code: exitError, hint: "qunerctl status shows what the machine does now"}

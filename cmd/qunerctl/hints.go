@@ -135,6 +135,8 @@ func (a *app) refusedHint(cmd *cobra.Command, said string) string {
 		return "wait, or repeat with --force: " + f.Usage
 	}
 	switch {
+	case strings.Contains(said, "at work"):
+		return "measure when it is at rest, or leave it out: --devices names those to measure"
 	case strings.Contains(said, "no lever"):
 		return "qunerctl doctor shows each lever with its reason"
 	case strings.Contains(said, "paused"):

@@ -30,6 +30,11 @@ func notes(w *qunerv1.WindowResult) []string {
 				short(d.GetDevice()), joules(d.GetFloorUj(), 0), joules(d.GetGrossUj(), 0)))
 		}
 	}
+	for _, d := range w.GetDevices() {
+		if f := d.GetFloor(); f != "" && f != "none" && f != "caller" {
+			said = append(said, fmt.Sprintf("the idle floor of %s was measured on this machine: %s", short(d.GetDevice()), strings.ReplaceAll(f, "+", ", ")))
+		}
+	}
 	// A floor that is not well known hides what is not far above it, however long one looks.
 	for _, d := range w.GetDevices() {
 		if t := d.GetTerms(); d.GetMethod() == qunerv1.Method_METHOD_UNKNOWN && d.GetEnergyUj() > 0 && t.GetFloorUj() > t.GetEdgesUj() {

@@ -174,6 +174,8 @@ func pointWords(source string) string {
 		return "as the host was found"
 	case "sweep":
 		return "a sweep is trying states"
+	case "floor":
+		return "idle floors are being measured"
 	default:
 		return source
 	}
@@ -201,9 +203,9 @@ func reasonWords(reason string) string {
 		"sleeping":                     "a GPU slept and was not woken",
 		"lost":                         "a GPU fell off the bus",
 		"hung":                         "a GPU's driver did not answer",
-		"floor_none":                   "no idle floor was given: the figure holds what the machine burns at rest too; give --idle-watts",
+		"floor_none":                   "no idle floor is known: the figure holds what the machine burns at rest too; qunerctl floor measure finds it, or give --idle-watts",
 		"floor_caller":                 "the idle floor is yours (--idle-watts)",
-		"floor_suspect":                "the idle floor looks too high: several windows were below it",
+		"floor_suspect":                "the idle floor looks too high: three windows were below it; qunerctl floor measure finds it anew",
 		"point_changed":                "the operating point changed meanwhile",
 		"unsynced":                     "GPU work may still have been running at the end",
 		"shared":                       "others used the device too: this is a share of it",

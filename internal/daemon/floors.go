@@ -3,8 +3,10 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/qunerd/quner/internal/host"
+	"github.com/qunerd/quner/internal/levers"
 	"github.com/qunerd/quner/internal/meter"
 )
 
@@ -124,4 +126,26 @@ func (d *Daemon) ForgetFloors(ctx context.Context, c Caller, ids []string, all, 
 		return nil
 	})
 	return gone, err
+}
+
+// inPart ends the condition of a point that was not reached in all.
+const inPart = " (in part)"
+
+// conditionOf is what the meter is told of a point, and of what bringing it into force came to.
+func conditionOf(p levers.Point, err error) string {
+	if err != nil {
+		return p.Key() + inPart
+	}
+	return p.Key()
+}
+
+// PointOf is the point of a condition, as far as its text tells.
+func PointOf(condition string) levers.Point {
+	var settings []levers.Setting
+	for word := range strings.FieldsSeq(strings.TrimSuffix(condition, inPart)) {
+		if lever, value, ok := strings.Cut(word, "="); ok {
+			settings = append(settings, levers.Setting{Lever: lever, Value: levers.Value(value)})
+		}
+	}
+	return levers.NewPoint(settings...)
 }

@@ -187,11 +187,7 @@ func (d *Daemon) move(ctx context.Context, s *state, p levers.Point, a author) (
 	s.point = p
 	// What is in force decides the idle floor, so a change of it is a cut of every open window's timeline. A point that is
 	// only partly reached is another one.
-	condition := p.Key()
-	if err != nil {
-		condition += " (in part)"
-	}
-	d.meter.SetCondition(ctx, condition)
+	d.meter.SetCondition(ctx, conditionOf(p, err))
 	s.told(d.log, "levers", err)
 	return writes, err
 }

@@ -18,7 +18,7 @@ func (m *meterService) ListFloors(ctx context.Context, _ *qunerv1.ListFloorsRequ
 	if err != nil {
 		return nil, err
 	}
-	return &qunerv1.ListFloorsResponse{Floors: each(floors, m.server.entryOut)}, nil
+	return &qunerv1.ListFloorsResponse{Floors: m.server.entriesOut(floors)}, nil
 }
 
 // ForgetFloors removes certificates of idle floors.
@@ -35,7 +35,7 @@ func (a *adminService) ForgetFloors(ctx context.Context, r *qunerv1.ForgetFloors
 	if err != nil {
 		return nil, err
 	}
-	return &qunerv1.ForgetFloorsResponse{Forgotten: each(gone, a.server.entryOut)}, nil
+	return &qunerv1.ForgetFloorsResponse{Forgotten: a.server.entriesOut(gone)}, nil
 }
 
 // maxDevices is the most devices one call may name.
@@ -58,7 +58,7 @@ func (a *adminService) MeasureFloor(r *qunerv1.MeasureFloorRequest, stream floor
 	case len(spec.Devices) > maxDevices:
 		return badRequest("%d devices: at most %d in one call", len(spec.Devices), maxDevices)
 	}
-	w := &floorWatcher{server: a.server, stream: stream, cancel: cancel, units: a.units()}
+	w := &floorWatcher{server: a.server, stream: stream, cancel: cancel, units: a.server.units()}
 	outcomes, err := a.server.daemon.MeasureFloor(ctx, spec, w)
 	if err != nil || spec.DryRun {
 		return err
@@ -66,7 +66,7 @@ func (a *adminService) MeasureFloor(r *qunerv1.MeasureFloorRequest, stream floor
 	report := &qunerv1.FloorReport{Outcomes: each(outcomes, func(o daemon.FloorOutcome) *qunerv1.FloorOutcome {
 		out := &qunerv1.FloorOutcome{Point: o.Point, Device: o.Device, Refused: printable(o.Refused)}
 		if o.Refused == "" {
-			out.Floor = a.server.floorOut(o.Floor)
+			out.Floor = a.server.floorOut(o.Floor, w.units)
 		}
 		return out
 	})}
@@ -108,25 +108,29 @@ func (w *floorWatcher) Progress(p daemon.FloorProgress) {
 		ElapsedNs: int64(p.Elapsed), OfNs: int64(p.Of), PowerUw: known(int64(p.Power), p.Power > 0), Refused: printable(p.Refused),
 	}
 	if p.Done {
-		out.Floor = w.server.floorOut(p.Floor)
+		out.Floor = w.server.floorOut(p.Floor, w.units)
 	}
 	if err := w.stream.Send(&qunerv1.MeasureFloorResponse{Message: &qunerv1.MeasureFloorResponse_Progress{Progress: out}}); err != nil {
 		w.cancel(err)
 	}
 }
 
-func (s *Server) entryOut(e daemon.FloorEntry) *qunerv1.Floor {
-	out := s.floorOut(e.Floor)
-	out.VoidReason = printable(e.Void)
-	return out
+func (s *Server) entriesOut(entries []daemon.FloorEntry) []*qunerv1.Floor {
+	units := s.units()
+	return each(entries, func(e daemon.FloorEntry) *qunerv1.Floor {
+		out := s.floorOut(e.Floor, units)
+		out.VoidReason = printable(e.Void)
+		return out
+	})
 }
 
-func (s *Server) floorOut(f meter.Floor) *qunerv1.Floor {
+func (s *Server) floorOut(f meter.Floor, units map[string]string) *qunerv1.Floor {
 	out := &qunerv1.Floor{
 		Id: f.ID, Device: f.Device, State: qunerv1.FloorState_FLOOR_STATE_BARE, Point: printable(f.Condition),
 		MeanUw: int64(f.Mean), HalfWidthUw: int64(f.HalfWidth), SigmaUw: int64(f.Sigma), N: count(f.N),
 		Driver: printable(f.Driver), Kernel: printable(f.Kernel), BootId: printable(f.BootID),
 		FromUnixNs: f.From.UnixNano(), ToUnixNs: f.To.UnixNano(), Suspect: f.Suspect, InForce: f.Condition == s.meter.Condition(),
+		Settings: settingsOut(daemon.PointOf(f.Condition), units),
 	}
 	if f.State == meter.FloorContext {
 		out.State = qunerv1.FloorState_FLOOR_STATE_CONTEXT

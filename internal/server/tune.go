@@ -48,13 +48,13 @@ func (a *adminService) Tune(stream tuneStream) error {
 	if spec.DryRun {
 		return nil
 	}
-	return w.send(&qunerv1.TuneResponse{Message: &qunerv1.TuneResponse_Report{Report: reportOut(report, spec, a.units())}})
+	return w.send(&qunerv1.TuneResponse{Message: &qunerv1.TuneResponse_Report{Report: reportOut(report, spec, a.server.units())}})
 }
 
 // units are those of the levers' values.
-func (a *adminService) units() map[string]string {
+func (s *Server) units() map[string]string {
 	units := map[string]string{}
-	for _, l := range a.server.daemon.Status().Levers {
+	for _, l := range s.daemon.Status().Levers {
 		units[l.Name] = l.Unit
 	}
 	return units
