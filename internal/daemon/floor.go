@@ -138,6 +138,9 @@ func (r *floorRun) start(ctx context.Context) error {
 // begin checks that floors may be measured and holds the levers where they are. It runs on the loop.
 func (r *floorRun) begin(ctx context.Context, s *state) error {
 	d := r.d
+	if !r.spec.DryRun {
+		d.makeWay(s, "floor measure")
+	}
 	if s.sweep != nil {
 		return ErrBusy
 	}

@@ -26,8 +26,8 @@ func aFloor() meter.Floor {
 	}.Named()
 }
 
-// measured is a daemon's measurement of one device, and of one that is at work.
-func measured(_ context.Context, spec daemon.FloorSpec, w daemon.FloorWatcher) ([]daemon.FloorOutcome, error) {
+// measurement is a daemon's measurement of one device, and of one that is at work.
+func measurement(_ context.Context, spec daemon.FloorSpec, w daemon.FloorWatcher) ([]daemon.FloorOutcome, error) {
 	plan := daemon.FloorPlan{Devices: []string{"gpu/GPU-1", "cpu/package-0"}, Duration: spec.Duration, Points: []daemon.FloorPoint{{
 		Name: "training, tuned", Point: levers.NewPoint(levers.Setting{Lever: "nvml/GPU-1", Value: "200000"}),
 		Writes: []levers.Write{{Lever: "nvml/GPU-1", From: "300000", To: "200000"}, {Lever: "cpufreq/policy0", From: "a", To: "a"}},
@@ -45,7 +45,7 @@ func measured(_ context.Context, spec daemon.FloorSpec, w daemon.FloorWatcher) (
 
 func TestMeasuringFloorsOverTheWire(t *testing.T) {
 	s := start(t, nil)
-	s.measure = measured
+	s.measure = measurement
 	stream, err := qunerv1.NewAdminServiceClient(dial(t, s.admin())).MeasureFloor(t.Context(), &qunerv1.MeasureFloorRequest{DurationNs: int64(time.Minute)})
 	if err != nil {
 		t.Fatal(err)

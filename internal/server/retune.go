@@ -24,7 +24,7 @@ func (a *adminService) Retune(r *qunerv1.RetuneRequest, stream grpc.ServerStream
 	case r.GetDryRun():
 		return nil
 	}
-	report := reportOut(out.Report, out.Spec, a.units())
+	report := reportOut(out.Report, out.Spec, a.server.units())
 	return stream.Send(&qunerv1.RetuneResponse{Message: &qunerv1.RetuneResponse_Report{Report: report}})
 }
 
