@@ -141,7 +141,7 @@ func (r *floorRun) begin(ctx context.Context, s *state) error {
 	if !r.spec.DryRun {
 		d.makeWay(s, "floor measure")
 	}
-	if s.sweep != nil {
+	if s.sweep != nil && !r.spec.DryRun {
 		return ErrBusy
 	}
 	if r.spec.AllPoints {
