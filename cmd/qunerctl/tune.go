@@ -28,6 +28,7 @@ type tuneFlags struct {
 	workFD      int
 	unit        string
 	as          string
+	plot        string
 	verbose     bool
 }
 
@@ -44,6 +45,9 @@ fails. Under sudo it runs as you, not as root (--as root overrides).
 A run of COMMAND is the unit of work. Where runs differ, COMMAND can say how much it
 did: with --work-fd 3 each line that it writes to its descriptor 3 is a number, and
 their sum is the run's work, counted in what --unit calls it.
+
+A sweep costs energy too: where its first look shows that it could not pay back within
+payback_horizon (quner.toml), it stops and tells the sum. --force goes on.
 
 Without --apply the host is put back as found; with it the best point is kept and
 cached for its profile. Ctrl-C, and a command that fails, put the host back at once.
@@ -75,6 +79,7 @@ difference; a best state that is not certified, or that nothing measured, is 1.`
 	flags.BoolVar(&f.start.Force, "force", false, "also while others train")
 	flags.Var(&f.runTimeout, "run-timeout", "end a run of COMMAND that hangs")
 	flags.StringVar(&f.as, "as", "", "run COMMAND as `root` although sudo was used")
+	flags.StringVar(&f.plot, "plot", "", "draw the curve into `FILE`, .svg or .png; only such a curve is overwritten, with --force anything")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "show COMMAND's output")
 	dryRunFlag(cmd, &f.start.DryRun)
 	oneOf(cmd, "profile", profiles()...)
@@ -120,6 +125,9 @@ func (f *tuneFlags) check(cmd *cobra.Command) error {
 		return usagef("", "--no-gpu and --no-cpu leave nothing to tune")
 	}
 	if err := f.checkWork(cmd); err != nil {
+		return err
+	}
+	if err := checkPlot(f.plot, f.start.GetForce()); err != nil {
 		return err
 	}
 	f.start.BudgetNs = int64(f.budget)
@@ -212,6 +220,12 @@ func (a *app) tuned(sweep *sweep, f *tuneFlags, args []string) error {
 	default:
 		a.out.planPage(sweep.plan)
 		a.out.printf("Dry run: nothing was run or written.\n")
+	}
+	if r != nil && f.plot != "" {
+		if err := plotOf(r).save(f.plot, f.start.GetForce()); err != nil {
+			return err
+		}
+		a.err.printf("The curve is in %s.\n", quote(f.plot))
 	}
 	if r != nil && f.start.GetApply() {
 		return notKept(r)

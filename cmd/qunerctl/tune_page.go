@@ -87,20 +87,27 @@ func (a *app) outcome(r *qunerv1.TuneReport, joulesKnown bool) {
 		name, look = "best so far:", plain
 	}
 	a.out.printf("\n%s %s\n", a.out.style(bold, name), a.out.style(look, strings.Join(labels, ", ")))
+	a.out.para("", plain, quoteLine(r)+".")
+}
+
+// quoteLine is what a sweep has brought and what it has cost, in the one line that people quote.
+func quoteLine(r *qunerv1.TuneReport) string {
 	certified := "not certified"
 	if r.GetCertified() {
 		certified = "certified"
 	}
-	saving := savingShort(r.Saving, r.SavingHalfWidth, r.Slowdown, unitOf(r))
+	var saved string
 	switch {
+	case len(r.GetChosenLabels()) == 0:
+		return "Nothing was chosen" + costWords(r, "; the sweep cost ")
 	case !asFound(r):
-		a.out.para("", plain, strings.Replace(saving, "saving", "Saving", 1)+", "+certified+".")
+		saved = strings.Replace(savingShort(r.Saving, r.SavingHalfWidth, r.Slowdown, unitOf(r)), "saving", "Saving", 1) + ", " + certified
 	case r.GetCertified():
-		a.out.para("", plain, "That is the state found: there is nothing to save, "+certified+".")
+		saved = "That is the state found: there is nothing to save, " + certified
 	default:
-		a.out.para("", plain, "That is the state found; no other is known to be better.")
+		saved = "That is the state found; no other is known to be better"
 	}
-	a.out.para("", plain, fmt.Sprintf("The sweep took %s%s%s.", plural(int(r.GetWindows()), "window"), costWords(r, " and cost "), paybackWords(r)))
+	return saved + costWords(r, "; the sweep cost ") + paybackWords(r)
 }
 
 // asFound tells whether each chosen state is the one found.

@@ -109,16 +109,30 @@ func costWords(r *qunerv1.TuneReport, lead string) string {
 	if r.EnergyUj == nil {
 		return ""
 	}
-	return lead + joules(r.GetEnergyUj(), 0)
+	return lead + roundJoules(float64(r.GetEnergyUj())/1e6)
+}
+
+// roundJoules is an energy to two or three digits, for sentences.
+func roundJoules(j float64) string {
+	for _, u := range []struct {
+		size float64
+		name string
+	}{{1e6, "MJ"}, {1e3, "kJ"}, {1, "J"}} {
+		if j >= u.size || u.size == 1 {
+			v := j / u.size
+			return strconv.FormatFloat(v, 'f', min(1, decimals(v, 2)), 64) + " " + u.name
+		}
+	}
+	return ""
 }
 
 // paybackWords say after how much work the sweep has paid for itself. Only a certified saving pays anything back.
 func paybackWords(r *qunerv1.TuneReport) string {
 	p := r.GetPaybackS()
-	if !r.GetCertified() || !(p > 0) || p > math.MaxInt64/float64(time.Second) {
+	if r.EnergyUj == nil || !r.GetCertified() || !(p > 0) || p > math.MaxInt64/float64(time.Second) {
 		return ""
 	}
-	return "; it pays back after " + longSpan(time.Duration(p*float64(time.Second))) + " of this work"
+	return " and pays back after " + longSpan(time.Duration(p*float64(time.Second))) + " of this work"
 }
 
 // longSpan spells minutes out, for sentences.

@@ -30,12 +30,12 @@ func (t *sweep) tunedPoint(s *state, r *TuneReport) profiles.TunedPoint {
 	}
 }
 
-func (t *sweep) evidence(print profiles.Fingerprint, r *TuneReport) profiles.Evidence {
+func (t *sweep) evidence(here profiles.Fingerprint, r *TuneReport) profiles.Evidence {
 	res := r.Result
 	e := profiles.Evidence{
 		WorkUnit: cmp.Or(t.spec.WorkUnit, "run"), SlowdownHalfWidth: known((res.Slowdown.High - res.Slowdown.Low) / 2),
 		MaxSlowdown: t.spec.MaxSlowdown, Payback: known(r.Payback()), Base: t.plan.Base, Voided: res.Voided, Watts: known(wattsOf(res)),
-		HardFacts: print.Hard, SoftFacts: print.Soft,
+		HardFacts: here.Hard, SoftFacts: here.Soft,
 	}
 	for _, a := range res.Axes {
 		flat := a.Verdict == tune.Flat
