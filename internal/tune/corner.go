@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -14,34 +15,42 @@ const (
 	beside = 0.06
 	// cornerWindows is how many windows a neighbour of the corner gets at most before it is decided by estimate.
 	cornerWindows = 4
+	// rounds is how often one axis's move may make another one look again.
+	rounds = 4
 )
 
-// corner looks, with all axes set, at the neighbours of the states chosen while later axes still stood where they were
-// found, and moves there if they are better by more than the band. Only axes searched before another one moved have something to look at.
+// corner looks, with all axes set, at the neighbours of the states chosen while other axes stood elsewhere, and moves there
+// if they are better by more than the band; then at what stands elsewhere since.
 func (s *sweep) corner(ctx context.Context, searched []*search, r *Result) error {
 	var moved []string
-	last := -1 // the last axis that left the state it was found in
+	looked := make([][]int, len(searched)) // the combination in which an axis was looked at last
 	for i := range searched {
-		if s.canon[i][s.held[i]] != s.canon[i][s.axes[i].Found] {
-			last = i
-		}
+		looked[i] = slices.Concat(s.held[:i+1], s.found[i+1:])
 	}
-	for i, before := range searched {
-		if i >= last || before.flat || before.stopped != "" || len(before.axis.States) < 2 {
-			continue
+	for range rounds {
+		still := true
+		for i, x := range searched {
+			if x.flat || x.stopped != "" || s.settled(looked[i], i) {
+				continue
+			}
+			was := s.held[i]
+			at, err := s.around(ctx, x)
+			if err != nil {
+				return err
+			}
+			looked[i] = slices.Clone(s.held)
+			if s.held[i] == was {
+				continue
+			}
+			still = false
+			a := &r.Axes[i]
+			moved = append(moved, fmt.Sprintf("%s from %s to %s", a.Name, a.States[was].Label, a.States[s.held[i]].Label))
+			a.Chosen = s.held[i]
+			a.conclude(at)
 		}
-		was := s.held[i]
-		x, err := s.around(ctx, before, last-i)
-		if err != nil {
-			return err
+		if still {
+			break
 		}
-		if x == nil || s.held[i] == was {
-			continue
-		}
-		a := &r.Axes[i]
-		moved = append(moved, fmt.Sprintf("%s from %s to %s", a.Name, a.States[was].Label, a.States[s.held[i]].Label))
-		a.Chosen = s.held[i]
-		a.conclude(x)
 	}
 	if len(moved) > 0 {
 		r.Note = "With all axes set, better was found beside their single optima: " + strings.Join(moved, ", ") + ". "
@@ -49,11 +58,18 @@ func (s *sweep) corner(ctx context.Context, searched []*search, r *Result) error
 	return nil
 }
 
+// settled tells whether all axes but one stand where they stood.
+func (s *sweep) settled(looked []int, but int) bool {
+	now := slices.Clone(s.held)
+	now[but] = looked[but]
+	return s.same(now, looked)
+}
+
 // around searches the states beside the one chosen on an axis, with the other axes at the corner, and moves there if that is
 // better. It returns nil if there was nothing to look at.
-func (s *sweep) around(ctx context.Context, before *search, axes int) (*search, error) {
+func (s *sweep) around(ctx context.Context, before *search) (*search, error) {
 	x := newSearch(s, before.axis, before.pos)
-	x.limits(axes)
+	x.limits(1)
 	x.phase = PhaseCorner
 	chosen := s.held[x.pos]
 	copy(x.rep, before.rep[:x.states()])
@@ -75,8 +91,8 @@ func (s *sweep) around(ctx context.Context, before *search, axes int) (*search, 
 		return nil, nil
 	}
 	err := x.lookBeside(ctx)
-	better := x.allowed(x.best()) && x.aheadOf(x.best(), x.found()) > math.Log1p(Band)
-	if err == nil && better {
+	better := err == nil && x.aheadOf(x.best(), x.found()) > math.Log1p(Band)
+	if better {
 		err = x.refine(ctx)
 	}
 	if err != nil && !errors.Is(err, errBudget) {

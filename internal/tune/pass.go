@@ -18,7 +18,9 @@ const (
 	guessed = 2.0
 	// near: the power of two states differs by less, and so does their speed → what lies between is taken to lie between in
 	// cost too, give or take a part of the band.
-	near, nearFine = 0.08, 0.12
+	near, nearFine = 0.08, 0.15
+	// fewStates: on an axis of no more, each is worth a window: they may be governors, which have no order for sure.
+	fewStates = 5
 	// fineStates: an axis of more states is a fine one, whose neighbours differ by less than the band.
 	fineStates = 12
 	// samePower: states whose power differs by less are one state, unless their speed (by as much) or their cost
@@ -28,8 +30,8 @@ const (
 	// bump is how far real curves stray from rising power and rising speed; what is concluded from that order without a
 	// window must hold by more.
 	bump = 0.05
-	// farBelow the speed floor (a factor of e^−0.1) a state must be before the ones below it are taken to be too slow.
-	farBelow = 0.06
+	// farBelow the speed floor (a factor of e^−0.06) a state must be before the ones below it are taken to be too slow.
+	farBelow, farBelowFine = 0.06, 0.02
 )
 
 // check measures both ends, there and back so that a linear drift falls out, and finds the axis flat if they are alike.
@@ -171,7 +173,7 @@ func (x *search) settleSlow(t float64) {
 		if x.fit.n[s] == 0 {
 			continue
 		}
-		if d, _ := x.fit.diff(s, x.against(), qRate); d+t*x.guess(qRate, s, x.against()) < x.floor-farBelow {
+		if d, _ := x.fit.diff(s, x.against(), qRate); d+t*x.guess(qRate, s, x.against()) < x.floor-x.farBelow() {
 			for below := range s {
 				if x.open(below) {
 					x.skipped[below] = fmt.Sprintf("%s is already far below the speed floor", x.axis.States[s])
@@ -230,6 +232,9 @@ func (x *search) settleCostly(t float64) {
 // settleBetween closes open states between two measured ones so near to each other that what lies between cannot be much
 // different. Where the speed floor runs between the two, that is true only if what could be gained down to it is little.
 func (x *search) settleBetween() {
+	if x.states() <= fewStates {
+		return
+	}
 	for lo := 0; lo < x.top; lo++ {
 		if x.fit.n[lo] == 0 || !x.open(lo+1) {
 			continue
@@ -252,6 +257,14 @@ func (x *search) settleBetween() {
 	}
 }
 
+// farBelow is how far below the speed floor a state must be for the ones below it to be too slow.
+func (x *search) farBelow() float64 {
+	if x.states() > fineStates {
+		return farBelowFine
+	}
+	return farBelow
+}
+
 // near is how far apart states may be for what lies between them to be known from them.
 func (x *search) near() float64 {
 	if len(x.axis.States) > fineStates {
@@ -268,12 +281,13 @@ func (x *search) crossing(lo, hi int) int {
 	}
 	slow, _ := x.fit.diff(lo, x.against(), qRate)
 	fast, _ := x.fit.diff(hi, x.against(), qRate)
-	share := (x.floor - slow) / (fast - slow) // of the way from lo to hi
-	s := lo + int(math.Ceil(share*float64(hi-lo)))
-	share = float64(s-lo) / float64(hi-lo)
+	steps := float64(hi - lo)
+	share := (x.floor - slow) / (fast - slow) // of the way from lo to hi, where the floor is
+	s := min(lo+int(math.Ceil(share*steps)), hi-1)
+	down := 1 - max(0, share-0.5/steps) // the way from hi to the floor; speed falls faster further down, so half a state more
 	speed, _ := x.fit.diff(lo, hi, qRate)
 	power, _ := x.fit.diff(lo, hi, qDevice) // its noise is less than that of the cost
-	if s <= lo || s >= hi || !x.open(s) || -(1-share)*x.opts.Objective.cost(speed, power) < math.Log1p(Band)/3 {
+	if s <= lo || s >= hi || !x.open(s) || -down*x.opts.Objective.cost(speed, power) < math.Log1p(Band)/3 {
 		return Nothing
 	}
 	return s

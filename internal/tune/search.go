@@ -24,6 +24,7 @@ type search struct {
 
 	phase    Phase
 	ws       []window
+	carried  int      // how many of them were there before this search
 	voids    []int    // voided windows per state
 	rep      []int    // the combination that stands for a combination's group of the same measured power
 	skipped  []string // why a state was not measured
@@ -63,6 +64,7 @@ func newSearch(s *sweep, a Axis, pos int) *search {
 	for _, b := range s.log {
 		x.ws = append(x.ws, x.window(b))
 	}
+	x.carried = len(x.ws)
 	x.fit = fitWindows(x.ws, x.rep)
 	return x
 }
@@ -129,7 +131,7 @@ func (x *search) admit(b booked) {
 			x.voids[dark.at[x.pos]]++
 			x.voided++
 		}
-		x.log, x.ws = nil, nil
+		x.log, x.ws, x.carried = nil, nil, 0
 	}
 	x.log = append(x.log, b)
 	x.ws = append(x.ws, x.window(b))

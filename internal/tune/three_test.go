@@ -92,55 +92,45 @@ func (h host) trial(seed uint64, sigma, speed float64) Trial {
 	}
 }
 
-// Three axes that act on each other take at most 35 windows in the mean, and end near the best of all combinations.
+// Three axes that act on each other take at most 35 windows in the mean, and end near the best of all combinations; an axis
+// that does nothing takes at most four.
 func TestThreeAxes(t *testing.T) {
 	const hosts, seeds = 60, 5
-	for _, speed := range []float64{0, 0.005} {
-		var windows, regret, inBand, slow, worst, n, perFlat, flats float64
-		phases := map[string]float64{}
+	for _, tt := range []struct{ speed, windows, inBand, regret, slow float64 }{
+		{0, 35, 0.98, 0.002, 0.01},
+		{0.005, 38, 0.85, 0.01, 0.05}, // where the floor runs costs windows, and some doubt remains
+	} {
+		var windows, regret, inBand, slow, worst, n float64
 		for i := range uint64(hosts) {
 			h := anyHost(rand.New(rand.NewPCG(i, 5)))
-			best := h.best()
+			best, found := h.best(), []int{caps - 1, 2, limits - 1}
 			for seed := range uint64(seeds) {
-				r, err := Sweep(t.Context(), h.axes(), h.trial(seed, 0.02, speed), Options{Seed: seed, Progress: func(p Progress) { phases[p.Axis+" "+string(p.Phase)]++ }})
+				spent := map[string]int{}
+				r, err := Sweep(t.Context(), h.axes(), h.trial(seed, 0.02, tt.speed), Options{Seed: seed, Progress: func(p Progress) { spent[p.Axis]++ }})
 				if err != nil {
 					t.Fatal(err)
 				}
-				n++
-				windows += float64(r.Windows)
-				d := max(0, h.cost(r.Chosen)/h.cost(best)-1)
-				regret += d
-				if d <= Band {
+				for _, a := range r.Axes {
+					if a.Verdict == Flat && spent[a.Name] > 4 {
+						t.Errorf("host %d, seed %d: %s is flat and took %d windows", i, seed, a.Name, spent[a.Name])
+					}
+				}
+				above := max(0, h.cost(r.Chosen)/h.cost(best)-1)
+				n, windows, regret = n+1, windows+float64(r.Windows), regret+above
+				if above <= Band {
 					inBand++
 				}
 				chosen, _, _, _ := h.at(r.Chosen)
-				if found, _, _, _ := h.at([]int{caps - 1, 2, limits - 1}); chosen < 0.9*found {
+				if full, _, _, _ := h.at(found); chosen < 0.9*full {
 					slow++
-					worst = max(worst, 0.9-chosen/found)
+					worst = max(worst, 0.9-chosen/full)
 				}
-				flat := countFlat(r)
-				flats += flat[0]
-				perFlat = max(perFlat, flat[1])
 			}
 		}
-		t.Logf("noise on work/s %.3f: %.1f windows, in band %.3f, regret %.4f, too slow %.3f, %v flat axes",
-			speed, windows/n, inBand/n, regret/n, slow/n, flats)
-		t.Logf("worst %.4f", worst)
-		for k, v := range phases {
-			t.Logf("%s %.1f", k, v/n)
-		}
-		if windows/n > 35 || inBand/n < 0.5 || regret/n > 0.03 || slow/n > 0.05 {
-			t.Errorf("out of bounds")
+		t.Logf("noise on work/s %v: %.1f windows, in band %.3f, regret %.4f, too slow %.3f by at most %.4f",
+			tt.speed, windows/n, inBand/n, regret/n, slow/n, worst)
+		if windows/n > tt.windows || inBand/n < tt.inBand || regret/n > tt.regret || slow/n > tt.slow || worst > 0.01 {
+			t.Errorf("noise on work/s %v: out of bounds", tt.speed)
 		}
 	}
-}
-
-// countFlat is how many axes were flat.
-func countFlat(r Result) (out [2]float64) {
-	for _, a := range r.Axes {
-		if a.Verdict == Flat {
-			out[0]++
-		}
-	}
-	return out
 }

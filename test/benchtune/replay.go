@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"hash/fnv"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -22,9 +23,11 @@ func seeded(sigma, rate float64) Noise {
 	return Noise{Joules: sigma, Watts: sigma / 2, Rate: rate * sigma}
 }
 
-// trial replays a curve.
+// trial replays a curve. Each curve has noise of its own for each seed.
 func (c Curve) trial(seed uint64, n Noise) tune.Trial {
-	rng := rand.New(rand.NewPCG(seed, 0x62656e6368))
+	name := fnv.New64a()
+	_, _ = name.Write([]byte(c.Name)) // a hash never fails
+	rng := rand.New(rand.NewPCG(seed, name.Sum64()))
 	positive := func(sigma float64) float64 { return max(0.01, 1+sigma*rng.NormFloat64()) }
 	return func(_ context.Context, state []int) (tune.Sample, error) {
 		s := state[0]
