@@ -33,8 +33,10 @@ type end struct {
 	power   unit.Power // the largest mean power seen around and in it
 	took    time.Duration
 	begun   time.Time
-	rough   bool    // the edges are anywhere within a step of the counter's
-	doubt   float64 // µJ, of the device: what its steps hide at the edges, where those are known to lie in them
+	period  time.Duration // of the counter's steps, by then
+	rough   bool          // the edges are anywhere within a step of the counter's
+	gain    float64       // by how much of the figure the sensor's scale may be wrong
+	doubt   float64       // µJ, of the device: what its steps hide at the edges, where those are known to lie in them
 	reasons []string
 }
 
@@ -116,6 +118,7 @@ func (p *part) finish(until stamp, f forecast) end {
 		power:   max(p.before, d.line.power),
 		took:    p.took + d.took,
 		begun:   p.opened.at,
+		period:  d.period,
 	}
 	e.still = e.total == 0
 	if p.weight == 0 {
@@ -140,15 +143,62 @@ func (p *part) finish(until stamp, f forecast) end {
 
 // sureness says how well the edges of the window are known.
 func (p *part) sureness(e *end, until time.Time) {
-	s := p.device.step
-	if s == nil || s.off || p.falls != s.falls {
+	d := p.device
+	s := d.step
+	if s == nil {
 		e.rough = true
 		return
 	}
 	lo, hi := s.powers()
+	e.power = max(e.power, unit.Power(hi), unit.Power(p.cut.hi))
+	e.rough = s.off || p.falls != s.falls
 	e.doubt = math.Hypot(p.cut.doubt(lo, hi), s.tail(until))
-	e.power = max(e.power, unit.Power(hi))
-	e.took += s.blur()
+	e.took += s.blur(until)
+	if p.early {
+		e.took += s.found
+	}
+	switch {
+	case d.sampler != nil:
+		p.integrated(e)
+	case d.witness != nil && !p.heard.at.IsZero():
+		p.compare(e)
+	}
+}
+
+// integrated adds what is not sure of samples of power: what it did between them, and that they are late.
+func (p *part) integrated(e *end) {
+	sensor := p.device.sampler.sum.sensor
+	now := p.device.sampler.sum.mark()
+	f := sensor.between(p.heard, now)
+	late := (now.power - p.heard.power).Over((sensor.update + sensor.averaging) / 2)
+	e.doubt = math.Hypot(e.doubt, float64(f.half)) + float64(abs(late))
+	e.rough = false
+	e.gain = powerGain
+	if sensor.averaging > e.elapsed {
+		e.reasons = append(e.reasons, ReasonAveraging)
+	}
+}
+
+// powerGain is how true a power sensor's scale is: nvml.h gives ±5 % for nvmlDeviceGetPowerUsage, amdgpu says nothing.
+const powerGain = 0.05
+
+// compareFrom is the shortest window in which counter and power sensor are held against each other: how late a sensor is
+// nobody knows, and in less that may look like a disagreement.
+const compareFrom = 5 * time.Second
+
+// compare holds the counter's figure against the integral of the power sensor's samples.
+func (p *part) compare(e *end) {
+	if e.elapsed < compareFrom {
+		return
+	}
+	f := p.device.witness.since(p.heard)
+	lo, hi := p.device.step.powers()
+	f.half += unit.Power(hi - lo).Over(2 * e.period)
+	counter := sourceFigure{e.total, unit.Energy(e.steps()) + e.power.Over(e.took+e.blur), e.known}
+	if half, disagree := crossCheck(counter, sourceFigure{f.energy, f.half, f.known}); disagree {
+		e.rough, e.doubt = false, float64(half)
+		e.reasons = append(e.reasons, ReasonDisagree)
+	}
 }
 
 // shareOf returns the part of the device's energy a window gets at present, 0…1; one that only observes sees all.
@@ -175,17 +225,24 @@ func (e end) coverage() float64 { return ratio(float64(e.known), float64(e.elaps
 // uniform95 is the part of a uniform error's width within which 95 % of it lies.
 const uniform95 = 0.95
 
-// edges is what the counter's steps may hide at the two ends of the window, and the time it has no reading for. Where an
-// edge is anywhere in a step, the step's age is anything from 0 to its period with equal chance; at the one edge it adds,
-// at the other it takes away.
-func (e end) edges(p *part) unit.Energy {
-	d := p.device
-	steps := e.doubt
+// steps is what the counter's steps may hide at the two ends of the window, in µJ of the device. Where an edge is anywhere
+// in a step, the step's age is anything from 0 to its period with equal chance; at the one edge it adds, at the other it
+// takes away.
+func (e end) steps() float64 {
 	if e.rough {
-		steps = float64(e.power.Over(d.period)) * uniform95
+		return float64(e.power.Over(e.period)) * uniform95
 	}
-	holes := float64(e.power.Over(e.rest() + e.blur))
-	return unit.Energy((steps+holes)*e.share) + d.grain + p.step()/2
+	return e.doubt
+}
+
+// edges is what is not sure at the window's ends.
+func (e end) edges(p *part) unit.Energy {
+	return unit.Energy(e.steps()*e.share) + p.device.grain + p.step()/2
+}
+
+// holes is what the window may have been charged in the time it has no reading for.
+func (e end) holes() unit.Energy {
+	return unit.Energy(float64(e.power.Over(e.rest()+e.blur)) * e.share)
 }
 
 // stage makes the figures of a stage.

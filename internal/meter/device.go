@@ -2,6 +2,7 @@ package meter
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,19 +19,23 @@ type source interface {
 
 // device is one counter with its timeline. What is below the gate belongs to whoever has passed it.
 type device struct {
-	name    string
-	label   string
-	kind    string // "cpu", "gpu", "platform"
-	backend Backend
-	source  source
-	board   *board        // of a GPU
-	step    *stepper      // of a counter that moves in long steps; nil for one whose every reading will do
-	period  time.Duration // between the counter's steps
-	grain   unit.Energy   // the counter's resolution
-	limit   unit.Power    // more than it can draw
-	asleep  func() time.Duration
-	pass    passport    // below the gate
-	left    atomic.Bool // a mirror of another device: not counted
+	name     string
+	label    string
+	kind     string
+	backend  Backend
+	source   source
+	board    *board        // of NVIDIA's
+	sampler  *sampler      // the source, where that is a power sensor
+	witness  *sampler      // a power sensor beside the counter; nil where there is none
+	sleeps   func() bool   // of a GPU: it is suspended
+	restless bool          // looking at it would keep it from going to sleep
+	step     *stepper      // of a counter that moves in long steps; nil for one whose every reading will do
+	period   time.Duration // between the counter's steps
+	grain    unit.Energy   // the counter's resolution
+	limit    unit.Power    // more than it can draw
+	asleep   func() time.Duration
+	pass     passport    // below the gate
+	left     atomic.Bool // a mirror of another device: not counted
 
 	gate     gate
 	line     timeline
@@ -41,6 +46,7 @@ type device struct {
 	tick     stamp   // the sampler's newest good one
 	ticked   bool
 	sampled  unit.Energy // the counter then
+	heard    time.Time   // when the witness was last looked at
 	reported stamp       // where Power has got to
 	power    DevicePower
 	turned   time.Time             // when the condition last changed
@@ -127,11 +133,22 @@ func (d *device) take(e unit.Energy, at time.Time, err error) {
 	if at.Before(d.last.at) {
 		return
 	}
+	if errors.Is(err, errLapse) {
+		d.step.lapse()
+		err = nil
+	}
 	d.last = d.reading(e, at)
 	d.last.err = err
 	d.took, d.why = now.Sub(at), whyOf(err)
+	if d.sampler != nil {
+		d.took = 0 // a sample says when it was taken
+	}
 	if d.step != nil && err == nil {
-		d.step.observe(sight{asked: at, got: now, value: e})
+		l := sight{asked: at, got: now, value: e}
+		if d.sampler != nil {
+			l.got, l.power = at, d.sampler.newest().power
+		}
+		d.step.observe(l)
 		return
 	}
 	if !at.Before(d.line.now.at) || d.step != nil {
@@ -158,7 +175,9 @@ func (d *device) sample(ctx context.Context, maxAge time.Duration) error {
 	defer d.gate.leave()
 	switch {
 	case d.step != nil && d.step.active: // it is read all the time
-	case d.board != nil && maxAge > 0:
+	case d.sampler != nil && d.restless:
+		return nil // until a window needs it
+	case d.board != nil && d.sampler == nil && maxAge > 0:
 		e, at, err := d.board.recent(ctx, maxAge)
 		d.take(e, at, err)
 	default:
@@ -206,6 +225,8 @@ func (d *device) report() DevicePower {
 		p.Reason = ReasonMirrored
 	case d.last.err != nil:
 		p.Reason = d.why
+	case d.sampler != nil:
+		return d.sensed(p)
 	case stretch >= minPowerSpan:
 		p.Known, p.Power = true, unit.Energy(now.energy.since(d.reported.energy)).Per(stretch)
 		d.remember(p.Power, stretch)
@@ -218,6 +239,43 @@ func (d *device) report() DevicePower {
 	}
 	d.reported, d.power = now, p
 	return p
+}
+
+// sensed is what the power sensor said last, if that is not long ago.
+func (d *device) sensed(p DevicePower) DevicePower {
+	switch n := d.sampler.newest(); {
+	case n.at.IsZero() || time.Since(n.at) > longTick:
+		p.Reason = ReasonGap
+		if d.sleeps() {
+			p.Reason = ReasonSleeping
+		}
+	default:
+		p.Known, p.Power = true, n.power
+	}
+	d.reported, d.power = d.line.stamp(), p
+	return p
+}
+
+// longTick is more than the time between two ticks.
+const longTick = 15 * time.Second
+
+// sensor returns the device's power sensor, source or witness; nil where there is none.
+func (d *device) sensor() *sampler {
+	if d.sampler != nil {
+		return d.sampler
+	}
+	return d.witness
+}
+
+// listen looks at the power sensor beside the counter, if it is time to. A board without one is not asked again.
+func (d *device) listen(ctx context.Context) {
+	if d.witness == nil || time.Since(d.heard) < powerPeriod {
+		return
+	}
+	d.heard = time.Now()
+	if _, _, err := d.witness.look(ctx); host.ReasonOf(err) == host.NotSupported {
+		d.witness = nil
+	}
 }
 
 // whyOf names the reason why a counter was not read.

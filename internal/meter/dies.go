@@ -2,6 +2,7 @@ package meter
 
 import (
 	"context"
+	"math/bits"
 	"strings"
 	"sync"
 	"time"
@@ -21,10 +22,11 @@ type dies struct {
 type mirror struct {
 	a, b  unit.Energy
 	known bool
-	equal int
+	newer uint8 // of the newest increments, a bit each: they were equal
 }
 
-// mirrorReads is how many equal increments in a row make two counters one.
+// mirrorReads is how many equal increments make two counters one. A step between the two readings of a pair makes two
+// increments differ, so a few others may lie between them; two counters of their own hardly ever rise by the same.
 const mirrorReads = 3
 
 // step takes a reading of both and reports whether they are one.
@@ -32,30 +34,32 @@ func (m *mirror) step(a, b unit.Energy) bool {
 	da, db := a-m.a, b-m.b
 	seen := m.known
 	m.a, m.b, m.known = a, b, true
-	switch {
-	case !seen || da == 0 && db == 0:
-	case da == db:
-		m.equal++
-	default:
-		m.equal = 0
+	if !seen || da == 0 && db == 0 {
+		return false
 	}
-	return m.equal >= mirrorReads
+	m.newer <<= 1
+	if da == db {
+		m.newer |= 1
+	}
+	return bits.OnesCount8(m.newer) >= mirrorReads
 }
 
-// pairDies pairs each die of a package with its first.
+// pairDies pairs each die of a package with its first, and each die's memory with the first's.
 func pairDies(devices []*device) []*dies {
 	var pairs []*dies
 	firsts := map[string]*device{}
 	for _, d := range devices {
-		pack, _, isDie := strings.Cut(d.name, "-die-")
-		if !isDie || strings.Contains(pack[len("cpu/"):], "/") {
+		pack, die, isDie := strings.Cut(d.name, "-die-")
+		if !isDie {
 			continue
 		}
-		if firsts[pack] == nil {
-			firsts[pack] = d
+		_, part, _ := strings.Cut(die, "/")
+		key := pack + "/" + part
+		if firsts[key] == nil {
+			firsts[key] = d
 			continue
 		}
-		pairs = append(pairs, &dies{a: firsts[pack], b: d})
+		pairs = append(pairs, &dies{a: firsts[key], b: d})
 	}
 	return pairs
 }

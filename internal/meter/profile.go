@@ -55,6 +55,7 @@ type cutStep struct {
 	pre, post time.Duration
 	energy    float64 // µJ; of the device
 	given     float64 // of it, to what lies after
+	lo, hi    float64 // µW: between these it was expected to be then
 }
 
 // doubt returns by how much the energy after the cut can be wrong, if the power was within lo and hi µW.
@@ -64,7 +65,7 @@ func (c cutStep) doubt(lo, hi float64) float64 {
 	}
 	pre, post := c.pre.Seconds(), c.post.Seconds()
 	mean := c.energy / (pre + post)
-	lo, hi = max(0, min(lo, mean)), max(hi, mean)
+	lo, hi = max(0, min(lo, c.lo, mean)), max(hi, c.hi, mean)
 	least := max(lo*post, c.energy-hi*pre)
 	most := min(hi*post, c.energy-lo*pre)
 	return max(most-c.given, c.given-least, 0)

@@ -82,6 +82,7 @@ func (m *Meter) choose(names []string) (chosen []*device, absent []string, err e
 			chosen = append(chosen, d)
 		}
 	}
+	absent = m.mirrored(names)
 	for _, kind := range []string{"cpu", "gpu"} {
 		if slices.Contains(names, kind) && !slices.ContainsFunc(chosen, func(d *device) bool { return d.kind == kind }) {
 			absent = append(absent, whyNo(kind))
@@ -95,10 +96,11 @@ func (m *Meter) byDefault() (chosen []*device, absent []string, err error) {
 	has := map[string]bool{}
 	for _, d := range m.devices {
 		has[d.kind] = true
-		if !d.left.Load() && (d.board == nil || !d.board.sleeps()) {
+		if !d.left.Load() && (d.kind != kindGPU || !d.sleeps()) {
 			chosen = append(chosen, d)
 		}
 	}
+	absent = m.mirrored([]string{kindCPU})
 	if !has["cpu"] {
 		absent = append(absent, ReasonNoPowercap)
 	}
@@ -116,6 +118,16 @@ func (m *Meter) Resolve(names []string) ([]string, error) {
 		devices = append(devices, d.name)
 	}
 	return devices, err
+}
+
+// mirrored says that a device of these is left out since it shows another one's counter.
+func (m *Meter) mirrored(names []string) []string {
+	for _, d := range m.devices {
+		if d.left.Load() && (slices.Contains(names, d.name) || slices.Contains(names, d.kind)) {
+			return []string{ReasonMirrored}
+		}
+	}
+	return nil
 }
 
 func whyNo(kind string) string {

@@ -72,7 +72,7 @@ func (w *Window) deviceEnergies(r CloseRequest, ends []end) []DeviceEnergy {
 		}
 		d := p.energy(ends[i], floors[i])
 		w.m.doubt(&d)
-		if p.device.board != nil && !r.Synced {
+		if p.device.kind == kindGPU && !r.Synced {
 			d.Reasons = append(d.Reasons, ReasonUnsynced)
 		}
 		all = append(all, d)
@@ -86,10 +86,11 @@ func (p *part) energy(e end, f floor) DeviceEnergy {
 	out := DeviceEnergy{
 		Device: d.name, Label: d.label, Backend: d.backend, Method: Sampled,
 		Gross: e.gross, Floor: f.energy, Energy: e.gross - f.energy, FloorFrom: f.from,
-		Coverage: e.coverage(), MaxGap: e.gap, Reasons: unique(e.reasons), Total: e.total, Duration: e.elapsed,
+		Coverage: e.coverage(), MaxGap: e.gap, Reasons: unique(e.reasons), Total: e.total, Began: e.begun, Duration: e.elapsed,
 		Terms: Terms{
 			Edges: e.edges(p), Floor: f.err,
-			Clock: unit.Energy(float64(e.power.Over(e.took)) * e.share), GainFrom: "assumed",
+			Clock: unit.Energy(float64(e.power.Over(e.took)) * e.share),
+			Gain:  unit.Energy(e.gain * float64(e.gross)), GainFrom: d.gainFrom(),
 		},
 	}
 	switch f.from {
@@ -101,7 +102,9 @@ func (p *part) energy(e end, f floor) DeviceEnergy {
 	if e.own.points > 1 {
 		out.Reasons = append(out.Reasons, ReasonPointChanged)
 	}
-	out.HalfWidth = half(out.Terms)
+	out.holes = e.holes()
+	out.HalfWidth = half(out.Terms) + out.holes
+	out.Terms.Edges += out.holes
 	out.bound = p.bound(e, out)
 	out.judge(p, e)
 	return out
@@ -114,7 +117,18 @@ func (p *part) bound(e end, out DeviceEnergy) unit.Energy {
 	if most < 0 { // the floor is wrong, and bounds nothing
 		most = out.Gross + out.HalfWidth + unseen
 	}
-	return max(0, most)
+	if slices.Contains(e.reasons, ReasonAmbiguous) {
+		most = p.device.limit.Over(e.elapsed)
+	}
+	return max(0, min(most, p.device.limit.Over(e.elapsed)+p.device.grain))
+}
+
+// gainFrom says where what is known of the sensor's scale is from.
+func (d *device) gainFrom() string {
+	if d.sampler != nil && d.board != nil {
+		return "documented"
+	}
+	return "assumed"
 }
 
 // frozenAfter is for how many of its periods, and a second at least, a counter that stands still is taken for slow.
@@ -126,26 +140,24 @@ const minSteps = 3
 
 // judge decides whether a figure is a measurement. What cannot be told from zero is none.
 func (out *DeviceEnergy) judge(p *part, e end) {
-	d := p.device
 	switch {
 	case e.known <= 0:
-		out.Method = Unknown
-		out.Energy, out.Gross, out.Floor, out.Total = 0, 0, 0, 0
-		out.HalfWidth = out.bound
-		out.Terms = Terms{Edges: out.bound, GainFrom: out.Terms.GainFrom}
+		out.nothing()
 		if !slices.ContainsFunc(out.Reasons, isCause) {
 			out.Reasons = append(out.Reasons, ReasonShortWindow)
 		}
-	case e.still && e.known >= max(time.Second, frozenAfter*d.period):
-		out.Method = Unknown
+	case e.still && e.known >= max(time.Second, frozenAfter*e.period):
+		out.bound = p.device.limit.Over(e.elapsed)
+		out.nothing()
 		out.Reasons = append(out.Reasons, ReasonFrozen)
-		out.bound = max(out.bound, d.limit.Over(e.elapsed))
-		out.HalfWidth = out.bound
-		out.Terms.Edges = out.bound
-	case e.elapsed < (minSteps * d.period).Truncate(d.period/16):
+	case e.elapsed < (minSteps * e.period).Truncate(e.period/16):
 		out.Method = Unknown
 		out.Reasons = append(out.Reasons, ReasonShortWindow)
-		out.bound = d.limit.Over(e.elapsed)
+		out.bound = p.device.limit.Over(e.elapsed)
+	case slices.Contains(e.reasons, ReasonAmbiguous): // it is a lower bound
+		out.Method = Unknown
+		out.Terms.Edges += max(0, out.bound-out.Energy)
+		out.HalfWidth = half(out.Terms)
 	case out.Energy <= out.HalfWidth:
 		out.Method = Unknown
 		if p.coarse && e.elapsed < 2*minCoarse {
@@ -153,6 +165,14 @@ func (out *DeviceEnergy) judge(p *part, e end) {
 		}
 	}
 	out.Reasons = unique(out.Reasons)
+}
+
+// nothing makes the figure that of a device nothing was measured of: it has bounds alone.
+func (out *DeviceEnergy) nothing() {
+	out.Method, out.Coverage = Unknown, 0
+	out.Energy, out.Gross, out.Floor, out.Total = 0, 0, 0, 0
+	out.HalfWidth = out.bound
+	out.Terms = Terms{Edges: out.bound, GainFrom: out.Terms.GainFrom}
 }
 
 // isCause reports whether a reason says why nothing was measured.
@@ -205,11 +225,13 @@ func worse(a, b Method) Method {
 // wrong idea of idle is wrong on every device.
 func (res *Result) interval() {
 	var random, constant float64
+	var holes unit.Energy
 	for _, d := range res.Devices {
-		random += sq(float64(d.Terms.Edges)) + sq(float64(d.Terms.Clock))
+		random += sq(float64(d.Terms.Edges-d.holes)) + sq(float64(d.Terms.Clock))
 		constant += float64(d.Terms.Floor + d.Terms.Gain)
+		holes += d.holes
 	}
-	res.HalfWidth = unit.Energy(math.Ceil(math.Sqrt(random + sq(constant))))
+	res.HalfWidth = unit.Energy(math.Ceil(math.Sqrt(random+sq(constant)))) + holes
 	if res.Method == Sampled {
 		res.UpperBound, res.HasUpperBound = 0, false
 	}

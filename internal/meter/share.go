@@ -41,7 +41,7 @@ func (t *timeline) share(e unit.Energy, from, end int, p profile) {
 		case p == nil:
 			m.blur = max(m.blur, all)
 		default:
-			m.cut = cutStep{into, all - into, float64(e), t.now.energy.since(to.energy)}
+			m.cut = cutStep{into, all - into, float64(e), t.now.energy.since(to.energy), t.lo, t.hi}
 		}
 	})
 }

@@ -29,7 +29,8 @@ type stepper struct {
 	seen    powerRange
 	count   int // knots while active
 
-	falls   int // readings that could not be placed and were given as they are
+	falls   int           // readings that could not be placed and were given as they are
+	found   time.Duration // how far off the steps may have been when they were found
 	waiters []*waiter
 	watch   chan struct{} // a window has opened
 }
@@ -44,12 +45,12 @@ type waiter struct {
 }
 
 func newStepper(d *device) *stepper {
-	return &stepper{device: d, watch: make(chan struct{}, 1)}
+	return &stepper{device: d, sampler: d.sampler != nil, watch: make(chan struct{}, 1)}
 }
 
 // rouse sets the follower to work.
 func (s *stepper) rouse() {
-	if s.active || s.off {
+	if s.active {
 		return
 	}
 	s.active, s.since, s.count = true, time.Now(), 0
@@ -63,23 +64,30 @@ func (s *stepper) rouse() {
 func (s *stepper) observe(l sight) {
 	d := s.device
 	if s.off {
-		d.line.cut(d.reading(l.value, l.asked), "", nil)
+		s.glance(l)
 		return
 	}
 	if !s.plausible(l) {
 		s.falter(l)
 		return
 	}
+	if s.sampler {
+		s.steps.last, s.steps.hasLast = l, true
+		s.place(l, l.asked)
+		return
+	}
 	s.steps.see(l)
+	d.line.fresh = l.asked
 	if s.steps.period > 0 {
 		d.moves(s.steps.period)
 	}
 	switch {
-	case s.sampler:
-		s.place(l, l.asked)
 	case s.steps.irregular || s.plain && s.steps.period > 0 || s.steps.period > 0 && s.steps.period < fineStep:
 		s.turnOff(l)
 	case s.steps.steady(l.got):
+		if len(s.raw) > 0 {
+			s.found = s.blur(l.got)
+		}
 		for _, r := range s.raw {
 			s.onGrid(r)
 		}
@@ -91,6 +99,19 @@ func (s *stepper) observe(l sight) {
 		s.fallBack(l)
 	case len(s.raw) == 0 || s.raw[len(s.raw)-1].value != l.value:
 		s.raw = append(s.raw, l)
+	}
+}
+
+// glance takes a reading that is its own edge, and remembers what power it speaks of.
+func (s *stepper) glance(l sight) {
+	d := s.device
+	d.line.cut(d.reading(l.value, maxTime(l.asked, d.line.base())), "", nil)
+	last := s.steps.last
+	if stretch := l.asked.Sub(last.asked); stretch >= s.period() {
+		if rise := l.value - last.value; rise >= 0 && stretch < 5*s.period()/2 {
+			s.seen.add(float64(rise) / stretch.Seconds())
+		}
+		s.steps.last = l
 	}
 }
 
@@ -113,6 +134,14 @@ func (s *stepper) plausible(l sight) bool {
 	last := s.steps.last
 	rise := l.value - last.value
 	return rise >= 0 && rise <= s.device.limit.Over(l.got.Sub(last.asked)+s.period())
+}
+
+// lapse starts over after a time of which nothing is known.
+func (s *stepper) lapse() {
+	s.flush(-1)
+	s.steps.lose()
+	s.hasKnot = false
+	s.device.line.lapse()
 }
 
 // falter gives the timeline a reading that its rule must judge, and starts over.
@@ -159,7 +188,7 @@ func (s *stepper) turnOff(l sight) {
 	s.falls++
 	d.moves(s.steps.period)
 	d.line.hold = 0
-	d.line.cut(d.reading(l.value, maxTime(l.asked, d.line.base())), "", nil)
+	s.glance(l)
 	s.wake(l.asked)
 }
 
@@ -193,14 +222,18 @@ func (s *stepper) place(l sight, at time.Time) {
 // advance makes a reading the newest knot, with what the sensor said if it is one.
 func (s *stepper) advance(r reading, sample unit.Power) {
 	mean := -1.0
-	if s.hasKnot && r.value >= s.knot.value && r.at.After(s.knot.at) {
-		mean = float64(r.value-s.knot.value) / r.at.Sub(s.knot.at).Seconds()
-		if r.at.Sub(s.knot.at) < 5*s.period()/2 {
+	if stretch := r.at.Sub(s.knot.at); s.hasKnot && r.value >= s.knot.value && stretch > 0 {
+		mean = float64(r.value-s.knot.value) / stretch.Seconds()
+		switch {
+		case stretch < 3*s.period()/4 && !s.sampler: // the knot before was only near its step
+			mean = s.mean
+		case stretch < 5*s.period()/2:
 			s.seen.add(mean)
 		}
 	}
 	s.flush(mean)
 	line := &s.device.line
+	line.lo, line.hi = s.powers()
 	line.bound(r.at)
 	last := s.sample
 	s.knot, s.hasKnot, s.mean, s.sample, s.pending = r, true, max(0, mean), sample, true
@@ -266,9 +299,9 @@ func (s *stepper) tail(until time.Time) float64 {
 	return max(hi-s.level, s.level-lo, 0) * max(0, until.Sub(s.knot.at).Seconds())
 }
 
-// blur is how far off the moments of the counter's steps may be.
-func (s *stepper) blur() time.Duration {
-	if s.off || s.sampler {
+// blur is how far off the moments of the counter's steps may be, once they are known.
+func (s *stepper) blur(now time.Time) time.Duration {
+	if s.off || s.sampler || !s.steps.steady(now) {
 		return 0
 	}
 	return (s.steps.hi - s.steps.lo) / 2
@@ -290,10 +323,10 @@ func (s *stepper) live(now time.Time) bool {
 func (s *stepper) plan(now, calibrate time.Time) (at time.Time, on bool) {
 	d := s.device
 	wanted := len(d.line.members) > 0 || len(s.waiters) > 0
-	if !wanted && now.Before(calibrate) {
+	if !wanted && !s.off && !s.sampler && !d.restless && now.Before(calibrate) {
 		wanted = !s.steps.steady(now) || s.count < 10
 	}
-	if !wanted || s.off {
+	if !wanted || s.off && s.period() < fineStep {
 		s.idle()
 		return now, false
 	}
@@ -303,7 +336,7 @@ func (s *stepper) plan(now, calibrate time.Time) (at time.Time, on bool) {
 	switch {
 	case d.last.err != nil:
 		return now.Add(time.Second), true
-	case s.sampler:
+	case s.sampler || s.off:
 		return now.Add(s.period()), true
 	case s.searching(now) > max(8*s.period(), 2*time.Second) && !s.steps.steady(now) && s.steps.searched > 500:
 		return now.Add(s.period() / 2), true // it does not move
@@ -320,8 +353,9 @@ func (s *stepper) idle() {
 // wake ends the waiting of edges for a step at a moment.
 func (s *stepper) wake(at time.Time) {
 	rest := s.waiters[:0]
+	late := time.Since(at) > s.period()/4 // it was put on the grid afterwards: nobody can begin to work there
 	for _, w := range s.waiters {
-		if at.Before(w.after) {
+		if at.Before(w.after) || late && !w.ends {
 			rest = append(rest, w)
 			continue
 		}

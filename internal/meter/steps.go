@@ -19,6 +19,7 @@ type steps struct {
 	lo, hi time.Duration //
 	drift  float64       // what lo and hi widen by for each unit of time
 	seen   time.Time     // when they were last right
+	met    int           // steps since the lock
 
 	anchor      time.Time // a step's time some steps ago, for the period
 	anchorWidth time.Duration
@@ -141,7 +142,7 @@ func (s *steps) gather(b bracket) {
 func (s *steps) lock(b bracket) {
 	mid := b.mid()
 	half := b.to.Sub(b.from)/2 + s.jitter
-	s.locked, s.phase, s.lo, s.hi, s.seen = true, mid, -half, half, b.to
+	s.locked, s.phase, s.lo, s.hi, s.seen, s.met = true, mid, -half, half, b.to, 0
 	if s.anchor.IsZero() {
 		s.anchor, s.anchorWidth = mid, b.to.Sub(b.from)
 	}
@@ -160,6 +161,7 @@ func (s *steps) narrow(b bracket) {
 		return
 	}
 	s.lo, s.hi = lo, hi
+	s.met++
 	s.recentre(step)
 }
 
@@ -221,23 +223,27 @@ func (s *steps) width(now time.Time) time.Duration {
 func (s *steps) before(l sight) (at time.Time, ok bool) {
 	s.age(l.got)
 	step := s.nearest(l.asked)
+	middle := step.Add(s.lo + (s.hi-s.lo)/2)
 	switch {
 	case l.got.Before(step.Add(s.lo)):
-		return step.Add(-s.period), true
+		return middle.Add(-s.period), true
 	case !l.asked.Before(step.Add(s.hi)):
-		return step, true
+		return middle, true
 	}
-	return step, false
+	return middle, false
 }
 
-// sharp is how well the phase is to be known before readings are put on the grid.
-func (s *steps) sharp() time.Duration { return max(s.period/40, time.Millisecond/2) + 2*s.jitter }
-
-// steady reports whether readings can be put on the grid.
-func (s *steps) steady(now time.Time) bool { return s.locked && s.width(now) <= s.sharp() }
-
-// fine is the width to which the phase is narrowed down while that costs little.
+// fine is the width to which the phase is narrowed down, at the cost of a few readings more.
 func (s *steps) fine() time.Duration { return max(s.period/500, 100*time.Microsecond) + 2*s.jitter }
+
+// near reports whether the next step can be told well enough to look for it there.
+func (s *steps) near(now time.Time) bool { return s.locked && s.width(now) <= s.period/8 }
+
+// steady reports whether readings can be put on the grid: the phase is known finely, or as well as it can be here, where
+// readings come late, after some steps.
+func (s *steps) steady(now time.Time) bool {
+	return s.near(now) && (s.hi-s.lo <= 2*s.fine() || s.met >= 3 && s.hi-s.lo <= s.period/40+2*s.jitter)
+}
 
 // poll is the time between readings while a step is searched for.
 func (s *steps) poll() time.Duration {
@@ -249,7 +255,7 @@ func (s *steps) poll() time.Duration {
 
 // next returns when to read next for the most knowledge at the least cost. n counts the steps followed.
 func (s *steps) next(now time.Time, n int) time.Time {
-	if !s.steady(now) {
+	if !s.near(now) {
 		return now.Add(s.poll())
 	}
 	step := s.nearest(now)

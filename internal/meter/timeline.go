@@ -75,6 +75,8 @@ type member struct {
 type timeline struct {
 	counter  counter
 	hold     time.Duration // so much time after a reading is no gap: the next one is still to come
+	lo, hi   float64       // µW: between these the device's power is expected to be
+	fresh    time.Time     // of the newest reading there is, taken in or not yet
 	now      stamp
 	started  bool
 	measured unit.Energy // all that was ever credited
@@ -348,7 +350,7 @@ func (t *timeline) troubles(from, to time.Time) (longest time.Duration, reasons 
 	}
 	if !t.counter.hasBase {
 		see(note{t.blind, to, t.trouble, true})
-	} else if t.open < len(t.memory) && (t.trouble != "" || to.Sub(t.counter.base.at) > t.hold) {
+	} else if t.open < len(t.memory) && (t.trouble != "" || to.Sub(maxTime(t.counter.base.at, t.fresh)) > t.hold) {
 		see(note{t.counter.base.at, to, t.trouble, true})
 	}
 	if longest > 0 {

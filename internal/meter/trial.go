@@ -72,7 +72,7 @@ func (m *Meter) TryFloor(ctx context.Context, device string, lasting time.Durati
 		m: m, d: d, lasting: lasting, part: max(time.Second, lasting/partsMost),
 		deadline: time.Now().Add(2*lasting + 2*maxSettle),
 	}
-	if d.board != nil && d.board.sleeps() {
+	if d.sleeps != nil && d.sleeps() {
 		return nil, t.refuse("it sleeps, and is not woken")
 	}
 	return t, t.settle(ctx)

@@ -198,7 +198,8 @@ type DeviceEnergy struct {
 	Gross     unit.Energy // the window's share of Total
 	Floor     unit.Energy
 	FloorFrom string        // "none", "caller", or the ids of the certificates used, joined by "+"
-	Duration  time.Duration // the stretch the figure is of: from edge to edge
+	Began     time.Time     // the edge that the stretch begins at which the figure is of
+	Duration  time.Duration // from there to the edge that it ends at
 	Coverage  float64
 	MaxGap    time.Duration
 	Reasons   []string
@@ -206,6 +207,7 @@ type DeviceEnergy struct {
 	Total     unit.Energy // the device's own over the window, whoever caused it
 
 	bound unit.Energy // Energy is at most this much
+	holes unit.Energy // of Terms.Edges, what has no reading: it adds up
 }
 
 // Terms are the parts of a 95 % half-width, kept apart.

@@ -43,6 +43,8 @@ type part struct {
 	book    *floorBook                 // the floors known when it opened; nil where its device has none
 	level   restState                  // of the board, when it opened
 	books   *atomic.Pointer[floorBook] // where the floors will be, of a window that outlived its meter
+	heard   powerMark                  // the power sensor's newest sample, when it opened
+	early   bool                       // it opened before the counter's steps were known
 }
 
 // Open begins a window.
@@ -106,8 +108,8 @@ func (w *Window) enlist(devices []*device) {
 	w.parts = make([]part, 0, len(devices)+1)
 	cpu := false
 	for _, d := range devices {
-		w.parts = append(w.parts, part{device: d, member: member{weight: weight}, coarse: d.board == nil && !w.req.Exact})
-		cpu = cpu || d.board == nil
+		w.parts = append(w.parts, part{device: d, member: member{weight: weight}, coarse: d.kind != kindGPU && !w.req.Exact})
+		cpu = cpu || d.kind != kindGPU
 	}
 	if cpu && w.m.psys != nil {
 		w.parts = append(w.parts, part{device: w.m.psys, coarse: !w.req.Exact})
@@ -150,9 +152,12 @@ func (p *part) join(at time.Time) {
 	d := p.device
 	d.line.joinAt(&p.member, at)
 	p.before, p.took, p.portion = d.line.power, d.took, d.line.shareOf(&p.member)
-	if d.step != nil {
-		p.falls = d.step.falls
-		p.took += d.step.blur()
+	if s := d.step; s != nil {
+		p.falls, p.early = s.falls, len(s.raw) > 0
+		p.took += s.blur(at)
+	}
+	if sensor := d.sensor(); sensor != nil {
+		p.heard = sensor.sum.mark()
 	}
 }
 

@@ -158,13 +158,10 @@ func (b *bench) window(ctx context.Context) (Figure, error) {
 	f.Difference, f.DifferenceTruth = (after - before).Joules(), b.counter.Load.Joules(asked, ask)
 	f.Truth, f.Short = f.DifferenceTruth, ask-asked < minSteps*b.cell.Step
 	if b.cell.Mode == WaitEdge {
-		covers := res.Devices[0].Duration
-		if covers == 0 { // it does not say
-			covers = b.counter.now() - opened
-		}
-		f.Truth = b.counter.Load.Joules(opened, opened+covers)
+		begun, covers := res.Devices[0].Began.Sub(b.counter.began), res.Devices[0].Duration
+		f.Truth = b.counter.Load.Joules(begun, begun+covers)
 		f.Short = covers.Round(b.cell.Step) < minSteps*b.cell.Step // whole steps, but for how they are late and when they are seen
-		f.Astray = covers < work || opened+covers > ask+b.longest()
+		f.Astray = opened-begun > b.cell.Step/8 || begun+covers < ask || begun+covers > ask+b.longest()
 	}
 	return f, nil
 }
