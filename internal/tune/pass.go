@@ -70,14 +70,19 @@ func (x *search) steep() bool {
 }
 
 // alike tells whether two states draw the same: their device does, and neither the whole host's power nor the speed, whose
-// noise is reckoned with, speaks against it.
+// noise is reckoned with, speaks against it. Published curves of boards that no cap binds stray by up to a tenth in speed;
+// where speed is what is asked for, less is believed.
 func (x *search) alike(a, b int) bool {
 	device, _ := x.fit.diff(a, b, qDevice)
 	host, _ := x.fit.diff(a, b, qWatts)
 	speed, _ := x.fit.diff(a, b, qRate)
 	limit := math.Log1p(flatSpread)
-	return math.Abs(device) < limit && math.Abs(host) < limit+3*x.guess(qWatts, a, b) &&
-		math.Abs(speed) < 3*limit+2*x.guess(qRate, a, b)
+	stray := limit
+	if x.opts.Objective == WorkPerJoule {
+		stray *= 2
+	}
+	return math.Abs(device) < limit && math.Abs(host) < limit+2*x.guess(qWatts, a, b) &&
+		math.Abs(speed) < stray+2*x.guess(qRate, a, b)
 }
 
 // pass measures once every state that may matter: each time the middle of the widest gap, so that the order is never

@@ -104,6 +104,17 @@ func TestFlatIsLessThanFivePercent(t *testing.T) {
 	}
 }
 
+// A lever that changes the speed at the same power is not flat.
+func TestEqualPowerIsNotFlatIfTheSpeedDiffers(t *testing.T) {
+	c := curve{label: []string{"slow", "fast"}, rate: []float64{0.85, 1}, watts: []float64{100, 101}}
+	for _, o := range []Objective{WorkPerJoule, WorkPerSecond, EDP} {
+		r := sweepOne(t, c, c.trial(1, seeded(0.005)), Options{Objective: o, MaxSlowdown: ample})
+		if x := r.Axes[0]; x.Verdict != Edge || x.Chosen != 1 {
+			t.Errorf("%s: %s, chosen %d", o, x.Verdict, x.Chosen)
+		}
+	}
+}
+
 // Caps that do not bind are one state: few of them are measured, and the one already set is kept.
 func TestCapsThatDoNotBindAreOneState(t *testing.T) {
 	c := bend(9, 11)
