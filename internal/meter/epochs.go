@@ -76,8 +76,12 @@ func (p *part) rest(until stamp, f forecast) ownFloor {
 				end = min(all, p.secondsUntil(next))
 			}
 		}
-		o.add(p.floorAt(e.condition), end-done)
+		f := p.floorAt(e.condition)
+		o.add(f, end-done)
 		if done = max(done, end); last {
+			if o.from == "" && o.missing == 0 && f != nil { // no time at all, under a known floor
+				o.from = f.ID
+			}
 			break
 		}
 	}
