@@ -22,9 +22,9 @@ const (
 
 // OpenOptions describe a window. The zero value charges every GPU that is awake, the CPU packages and dram.
 type OpenOptions struct {
-	Name              string   // [A-Za-z0-9._-]{1,64}; need not be unique; empty: "window"
-	Devices           []string // empty: the default set
-	IdleWatts         map[string]float64
+	Name              string             // [A-Za-z0-9._-]{1,64}; need not be unique; empty: "window"
+	Devices           []string           // empty: the default set
+	IdleWatts         map[string]float64 // W at rest by device, or by "gpu" or "cpu"; nil: the floors measured here, if any
 	IdleWattsPlus     map[string]float64 // ± W of IdleWatts, 95 %
 	Weight            float64            // share of a device used together; 0 means 1
 	Workload          string

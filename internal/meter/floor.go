@@ -82,13 +82,22 @@ func (f Floor) key() floorKey { return floorKey{f.Device, f.Condition, f.State} 
 // a window is charged for its stages and in all follows one set of floors.
 type floorBook struct {
 	floors  map[floorKey]*Floor
+	byID    map[string]*Floor
 	devices map[string]bool // that have any
+}
+
+// find returns the floor with an id, or nil.
+func (b *floorBook) find(id string) *Floor {
+	if b == nil {
+		return nil
+	}
+	return b.byID[id]
 }
 
 // SetFloors tells what the devices draw at rest, one certificate for each device, state and condition; of several the
 // newest counts. Windows opened from now on are charged above it where their caller gives no floor.
 func (m *Meter) SetFloors(floors []Floor) {
-	book := &floorBook{floors: map[floorKey]*Floor{}, devices: map[string]bool{}}
+	book := &floorBook{floors: map[floorKey]*Floor{}, byID: map[string]*Floor{}, devices: map[string]bool{}}
 	below := map[string]int{}
 	for _, f := range floors {
 		if old, ok := book.floors[f.key()]; ok && old.To.After(f.To) {
@@ -100,6 +109,7 @@ func (m *Meter) SetFloors(floors []Floor) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, f := range book.floors {
+		book.byID[f.ID] = f
 		if n := m.below[f.ID]; n > 0 {
 			below[f.ID] = n
 		}
@@ -114,8 +124,15 @@ func (m *Meter) SetFloors(floors []Floor) {
 // suspicious is how many windows below a floor make it suspect.
 const suspicious = 3
 
+// ripple is what a device at rest may draw less than its floor in so long, with no floor to blame: what it draws goes up and
+// down, as it did while it was measured. 95 %.
+func (f Floor) ripple(d time.Duration) unit.Energy {
+	part := f.To.Sub(f.From).Seconds() / float64(f.N)
+	return unit.Energy(2 * float64(f.Sigma) * math.Sqrt(part*max(d.Seconds(), part)))
+}
+
 // doubt books a device's figure against its floor, and says so in the figure if the floor is suspect. A figure speaks
-// against a floor when it is below it by more than its whole interval, which holds the floor's own.
+// against a floor when it is below it by more than its whole interval, which holds the floor's own, and the ripple of rest.
 func (m *Meter) doubt(d *DeviceEnergy) {
 	if d.FloorFrom == floorNone || d.FloorFrom == floorCaller {
 		return
@@ -124,7 +141,8 @@ func (m *Meter) doubt(d *DeviceEnergy) {
 	defer m.mu.Unlock()
 	ids := strings.Split(d.FloorFrom, "+")
 	// Of several floors nobody knows which one is wrong.
-	if id := ids[0]; len(ids) == 1 && d.Method != Estimated && d.Energy < -d.HalfWidth && d.Coverage > 0.99 {
+	f := m.floors.Load().find(ids[0])
+	if id := ids[0]; len(ids) == 1 && f != nil && d.Energy < -d.HalfWidth-f.ripple(d.Duration) && d.Coverage > 0.99 {
 		m.below[id]++
 		if m.below[id] == suspicious {
 			m.log.Warn("idle floor is suspect: three windows have cost less than nothing above it; measure it again",

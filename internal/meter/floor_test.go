@@ -1,9 +1,12 @@
 package meter_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -400,6 +403,54 @@ func TestAFloorWaitsForTheTailOfWork(t *testing.T) {
 			t.Errorf("it waited %v for a tail of 20 s", settling)
 		}
 		within(t, "floor", unit.Energy(f.Mean), unit.Energy(31*unit.Watt), unit.Energy(f.HalfWidth)+100_000)
+	})
+}
+
+// A board has several levels at rest, and each its floor: a service whose context stays open is charged above that of the
+// context, and a run that opens one pays for it.
+func TestEachLevelOfRestHasItsFloor(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join("..", "host", "hostsim", "hosts", "workstation.txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "context.txtar")
+	if err := os.WriteFile(file, bytes.Replace(data, []byte("idle_w = 31.0 "), []byte("context_w = 50.0\nidle_w = 31.0 "), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	on(t, file, func(r *rig) {
+		var floors []meter.Floor
+		for _, watts := range []float64{31, 81} {
+			if watts > 31 {
+				r.sim.SetLoad("gpu0", 1e-9) // a process that does nothing
+			}
+			time.Sleep(2 * time.Second)
+			f, err := r.try(r.gpu, meter.MinFloor, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			within(t, string(f.State), unit.Energy(f.Mean), unit.Energy(unit.FromWatts(watts)), unit.Energy(f.HalfWidth)+100_000)
+			floors = append(floors, f.Named())
+		}
+		r.SetFloors(floors)
+		run := func() meter.DeviceEnergy {
+			w := r.open(meter.OpenRequest{Exact: true, Devices: []string{"gpu"}})
+			time.Sleep(5 * time.Second)
+			r.sim.SetLoad("gpu0", 1e-9)
+			time.Sleep(5 * time.Second)
+			return device(t, r.close(w, meter.CloseRequest{Synced: true}), r.gpu)
+		}
+		r.sim.SetLoad("gpu0", 0)
+		time.Sleep(2 * time.Second)
+		d := run() // bare, and in it a context is opened for half of the time
+		ripple := 4 * unit.Joule // of the board itself, in 10 s
+		within(t, "a run that opens a context", d.Energy, 250*unit.Joule, d.HalfWidth+ripple)
+		for range 20 {
+			d = run()
+			within(t, "a window of a service at rest", d.Energy, 0, d.HalfWidth+ripple)
+			if slices.Contains(d.Reasons, meter.ReasonFloorSuspect) {
+				t.Fatal("the ripple of a board at rest makes its floor suspect")
+			}
+		}
 	})
 }
 

@@ -32,7 +32,7 @@ func (a *adminService) Retune(r *qunerv1.RetuneRequest, stream grpc.ServerStream
 type remoteOnlooker struct {
 	stream grpc.ServerStreamingServer[qunerv1.RetuneResponse]
 	axes   []tune.Axis // of the plan
-	gone   error // what kept the caller from being told; the stream's context ends the exploration then
+	gone   error       // what kept the caller from being told; the stream's context ends the exploration then
 }
 
 // Plan shows the caller what will be tried.

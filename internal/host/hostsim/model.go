@@ -67,6 +67,7 @@ type gpuModel struct {
 	DefaultW  float64 `toml:"default_w"`  // the vendor's cap
 	FoundW    float64 `toml:"found_w"`    // the cap at the beginning
 	IdleW     float64 `toml:"idle_w"`     // with no load
+	ContextW  float64 `toml:"context_w"`  // on top of that while a process is on the board
 	RateScale float64 `toml:"rate_scale"` // units of work in one unit of the curve's rate
 	CPUShare  float64 `toml:"cpu_share"`  // 0…1, load a full GPU load puts on the CPU
 	HostBound float64 `toml:"host_bound"` // 0…1, part of the rate that follows the CPU's speed
@@ -247,7 +248,7 @@ func (g *gpuModel) check(nth int) error {
 		}
 	}
 	return within("gpu", nth, bound{"sleep_after_s", g.SleepAfterS, 0, 3600}, bound{"asleep_w", g.AsleepW, 0, maxPart},
-		bound{"idle_w", g.IdleW, 0, maxPart}, bound{"rate_scale", g.RateScale, 1e-9, 1e12},
+		bound{"idle_w", g.IdleW, 0, maxPart}, bound{"context_w", g.ContextW, 0, maxPart}, bound{"rate_scale", g.RateScale, 1e-9, 1e12},
 		bound{"cpu_share", g.CPUShare, 0, 1}, bound{"host_bound", g.HostBound, 0, 1},
 		bound{"energy_mj", float64(g.EnergyMJ), 0, math.MaxInt64 / 4000}, bound{"power_mean_s", g.PowerMeanS, 0, memory.Seconds()})
 }

@@ -56,7 +56,11 @@ func (p *parts) picture(k knobs, loads []*load, at time.Duration) picture {
 	for b, c := range p.curves {
 		g := &p.model.GPUs[b]
 		drawn, rate := c.At(k.caps[b])
-		v.watts[p.board(b)] = g.IdleW + v.use[1+b]*(max(drawn.Watts(), g.IdleW)-g.IdleW)
+		rest := g.IdleW
+		if v.asked[1+b] > 0 {
+			rest += g.ContextW
+		}
+		v.watts[p.board(b)] = rest + v.use[1+b]*(max(drawn.Watts(), rest)-rest)
 		if !p.awake(b, loads, at) {
 			v.watts[p.board(b)] = g.AsleepW
 		}
