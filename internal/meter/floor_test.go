@@ -441,7 +441,7 @@ func TestEachLevelOfRestHasItsFloor(t *testing.T) {
 		}
 		r.sim.SetLoad("gpu0", 0)
 		time.Sleep(2 * time.Second)
-		d := run() // bare, and in it a context is opened for half of the time
+		d := run()               // bare, and in it a context is opened for half of the time
 		ripple := 4 * unit.Joule // of the board itself, in 10 s
 		within(t, "a run that opens a context", d.Energy, 250*unit.Joule, d.HalfWidth+ripple)
 		for range 20 {
