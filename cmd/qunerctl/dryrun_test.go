@@ -23,7 +23,7 @@ import (
 func looking() []string {
 	return []string{
 		"", "doctor", "status", "meter", "meter open", "meter mark", "meter close", "meter list", "history", "version", "man DIR", "rollback",
-		"points", "points list", "points show", "floor", "floor list", "levers", "levers list",
+		"points", "points list", "points show", "savings", "floor", "floor list", "levers", "levers list",
 		"prime", "prime status", // of this machine, not of the daemon's
 		"completion", "completion bash", "completion zsh", "completion fish", "completion powershell", "help",
 	}

@@ -191,6 +191,21 @@ func (d *daemon) Tune(stream grpc.BidiStreamingServer[qunerv1.TuneRequest, quner
 	return stream.Send(&qunerv1.TuneResponse{Message: &qunerv1.TuneResponse_Report{Report: report}})
 }
 
+func (d *daemon) Savings(context.Context, *qunerv1.SavingsRequest) (*qunerv1.SavingsResponse, error) {
+	since := time.Date(2026, 11, 29, 9, 0, 0, 0, time.Local).UnixNano()
+	if d.machine == "vm" {
+		return &qunerv1.SavingsResponse{Total: &qunerv1.SavingsSum{SinceUnixNs: since, Method: "estimated"}}, nil
+	}
+	return &qunerv1.SavingsResponse{
+		Total: &qunerv1.SavingsSum{SinceUnixNs: since, SavedUj: proto.Int64(151_200_000_000), HalfWidthUj: proto.Int64(12_300_000_000), Method: "estimated"},
+		Rows: []*qunerv1.Saving{
+			{Day: "2026-11-29", Profile: qunerv1.Profile_PROFILE_IDLE, Seconds: 36000, Method: "estimated",
+				UsedUj: proto.Int64(1_440_000_000_000), SavedUj: proto.Int64(151_200_000_000), HalfWidthUj: proto.Int64(12_300_000_000)},
+			{Day: "2026-11-29", Profile: qunerv1.Profile_PROFILE_TRAINING, Seconds: 7200, Method: "unmeasured"},
+		},
+	}, nil
+}
+
 // Retune tells of one window, then reports; or it says why not.
 func (d *daemon) Retune(r *qunerv1.RetuneRequest, stream grpc.ServerStreamingServer[qunerv1.RetuneResponse]) error {
 	if d.deny != nil {

@@ -80,7 +80,7 @@ exits with CMD's; what keeps it from starting CMD is 125, 126 or 127.`,
 	root.SetFlagErrorFunc(a.flagError)
 	root.AddGroup(&cobra.Group{ID: "look", Title: "Look:"}, &cobra.Group{ID: "move", Title: "Move the machine:"},
 		&cobra.Group{ID: "machine", Title: "Come and go:"})
-	for _, c := range []*cobra.Command{a.doctorCmd(), a.statusCmd(), a.meterCmd(), a.floorCmd(), a.pointsCmd(), a.historyCmd(), a.rollbackCmd()} {
+	for _, c := range []*cobra.Command{a.doctorCmd(), a.statusCmd(), a.meterCmd(), a.floorCmd(), a.pointsCmd(), a.savingsCmd(), a.historyCmd(), a.rollbackCmd()} {
 		c.GroupID = "look"
 		root.AddCommand(c)
 	}

@@ -55,6 +55,9 @@ func (a *app) statusPage(s *qunerv1.Status) {
 	power, _ := now(s)
 	facts[3][1].text = power
 	facts = append(facts, []cell{heading("sweep"), text(sweepWords(s.GetTune()))})
+	if words := savedSumWords(s.GetSavings()); words != "" {
+		facts = append(facts, []cell{heading("saved"), text(words)})
+	}
 	if words := restWords(s.GetRetune()); words != "" {
 		facts = append(facts, []cell{heading("at rest"), text(words)})
 	}

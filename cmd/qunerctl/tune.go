@@ -174,6 +174,9 @@ func (a *app) tune(cmd *cobra.Command, f *tuneFlags, args []string) error {
 		if err != nil {
 			return err
 		}
+		if who != nil {
+			f.start.WorkloadUid = &who.credential.Uid
+		}
 		work = &workload{path: path, args: args, as: who, timeout: time.Duration(f.runTimeout), workFD: f.workFD}
 		if f.verbose {
 			work.show = a.err.Writer

@@ -78,6 +78,7 @@ type state struct {
 	modes    *profiles.ModeStore
 	history  *history
 	retunes  *retunes
+	savings  *savings
 	floors   *floorStore
 	mode     profiles.ModeState
 	print    profiles.Fingerprint
@@ -173,6 +174,9 @@ func (s *state) load(h *host.Host, log *slog.Logger) {
 	if s.floors, err = openFloors(h.Var, log); err != nil {
 		s.degraded["floors"] = fmt.Sprintf("idle floors are not read: %v", err)
 	}
+	if s.savings, err = openSavings(h.Var, log); err != nil {
+		s.degraded["savings"] = fmt.Sprintf("the savings are not read: %v", err)
+	}
 	s.recallOwners()
 	s.recallSweep()
 	s.print = profiles.FingerprintOf(h)
@@ -253,6 +257,9 @@ const shutdownTimeout = 20 * time.Second
 func (d *Daemon) shutdown(ctx context.Context, s *state) error {
 	d.opts.Notify("STOPPING=1")
 	s.abortSweep(ErrStopped)
+	if err := s.savings.save(true); err != nil {
+		d.log.Warn("savings", "err", err)
+	}
 	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
 	defer cancel()
 	if d.opts.DryRun {

@@ -33,7 +33,7 @@ func (t *sweep) tunedPoint(s *state, r *TuneReport) profiles.TunedPoint {
 func (t *sweep) evidence(here profiles.Fingerprint, r *TuneReport) profiles.Evidence {
 	res := r.Result
 	e := profiles.Evidence{
-		WorkUnit: cmp.Or(t.spec.WorkUnit, "run"), SlowdownHalfWidth: known((res.Slowdown.High - res.Slowdown.Low) / 2),
+		UID: t.spec.WorkloadUID, WorkUnit: cmp.Or(t.spec.WorkUnit, "run"), SlowdownHalfWidth: known((res.Slowdown.High - res.Slowdown.Low) / 2),
 		MaxSlowdown: t.spec.MaxSlowdown, Payback: known(r.Payback()), Base: t.plan.Base, Voided: res.Voided, Watts: known(wattsOf(res)),
 		HardFacts: here.Hard, SoftFacts: here.Soft,
 	}

@@ -48,6 +48,7 @@ func (d *Daemon) tick(ctx context.Context, s *state) {
 		}
 		_, _ = d.apply(ctx, s, byDaemon(why)) // what it came to is in the status and the log
 	}
+	d.bookSavings(ctx, s)
 	d.publish(s)
 	d.opts.Notify("WATCHDOG=1")
 }

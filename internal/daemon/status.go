@@ -35,7 +35,7 @@ func (d *Daemon) publish(s *state) {
 			Sample: s.sample, Proposes: s.detector.Proposes(),
 			Agreeing: s.detector.Agreeing(), Needed: s.detector.Needed(),
 		},
-		Tune: s.tuned, Retune: s.retunes.now, OpenWindows: d.meter.OpenCount(),
+		Tune: s.tuned, Retune: s.retunes.now, Savings: s.savings.sum(), OpenWindows: d.meter.OpenCount(),
 	}
 	switch l := s.sweep; {
 	case l == nil || l.still:

@@ -35,6 +35,7 @@ type Status struct {
 	Signal      Signal              `json:"signal"`
 	Tune        TuneState           `json:"tune"`
 	Retune      RetuneState         `json:"retune"`
+	Savings     SavingsSum          `json:"savings_estimated"`
 	Degraded    []string            `json:"degraded,omitempty"` // one sentence each
 	OpenWindows int                 `json:"open_windows"`
 }
@@ -97,6 +98,7 @@ type TuneSpec struct {
 	Force       bool
 	MaxWindows  int           // 0: the default
 	Budget      time.Duration // about as long as the sweep may take; 0: as long as its windows take
+	WorkloadUID uint32        // whose windows carry the workload's name
 	WorkUnit    string        // what the work is counted in; empty: runs of a command
 	DryRun      bool
 }

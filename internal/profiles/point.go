@@ -35,6 +35,7 @@ type TunedPoint struct {
 
 // Evidence is what a sweep has measured beside the point itself. Points of before it was kept have none.
 type Evidence struct {
+	UID               uint32          `json:"workload_uid"` // whose windows carry the workload's name
 	WorkUnit          string          `json:"work_unit,omitempty"`
 	SlowdownHalfWidth float64         `json:"slowdown_half_width,omitempty"` // of the 95 % interval
 	Payback           float64         `json:"payback_s,omitempty"`           // of this work, until the sweep had paid for itself

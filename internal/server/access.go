@@ -33,6 +33,7 @@ func roles() map[string]role {
 		qunerv1.StatusService_WatchStatus_FullMethodName: anyone,
 		qunerv1.StatusService_Doctor_FullMethodName:      anyone,
 		qunerv1.StatusService_ListPoints_FullMethodName:  anyone,
+		qunerv1.StatusService_Savings_FullMethodName:     anyone,
 
 		qunerv1.MeterService_Session_FullMethodName: anyone,
 		qunerv1.MeterService_Open_FullMethodName:    anyone,

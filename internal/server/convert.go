@@ -136,6 +136,7 @@ func statusOut(s *daemon.Status) *qunerv1.Status {
 			Running: s.Tune.Running, Workload: s.Tune.Workload, Window: count(s.Tune.Window),
 			LastUnixNs: unixNano(s.Tune.Last), LastVerdict: s.Tune.LastVerdict,
 		},
+		Savings: savedOut(s.Savings),
 		Retune: &qunerv1.RetuneState{
 			AtUnixNs: unixNano(s.Retune.At), Skipped: s.Retune.Skipped, LastUnixNs: unixNano(s.Retune.Last), Verdict: s.Retune.Verdict,
 		},

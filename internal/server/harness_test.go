@@ -51,6 +51,7 @@ type scripted struct {
 	tune    func(context.Context, daemon.TuneSpec, daemon.TuneWorkload) (daemon.TuneReport, error)
 	print   profiles.Fingerprint
 	skipped string // of an exploration at rest
+	saved   daemon.Savings
 	points  []profiles.TunedPoint
 
 	floors  []daemon.FloorEntry
@@ -154,6 +155,10 @@ func (d *scripted) History(ctx context.Context, limit int) ([]daemon.Event, erro
 
 func (d *scripted) SetLeverOwner(ctx context.Context, c daemon.Caller, name string, _ profiles.Owner, _ bool) ([]string, []levers.Write, error) {
 	return []string{name}, nil, d.called(ctx, "owner", c)
+}
+
+func (d *scripted) Savings(ctx context.Context) (daemon.Savings, error) {
+	return d.saved, d.called(ctx, "savings", daemon.Caller{})
 }
 
 func (d *scripted) Retune(ctx context.Context, c daemon.Caller, dryRun bool, see daemon.Resting) (daemon.RetuneReport, error) {

@@ -34,6 +34,7 @@ type Daemon interface {
 	Apply(ctx context.Context, c daemon.Caller, dryRun bool) (daemon.Applied, error)
 	Restore(ctx context.Context, c daemon.Caller, force, dryRun bool) (levers.Restored, profiles.ModeState, error)
 	Tune(ctx context.Context, spec daemon.TuneSpec, w daemon.TuneWorkload) (daemon.TuneReport, error)
+	Savings(ctx context.Context) (daemon.Savings, error)
 	Retune(ctx context.Context, c daemon.Caller, dryRun bool, see daemon.Resting) (daemon.RetuneReport, error)
 	Forget(ctx context.Context, c daemon.Caller, ids []string, all, dryRun bool) ([]profiles.TunedPoint, error)
 	Rollback(ctx context.Context) (string, error)

@@ -88,7 +88,13 @@ func specIn(r *qunerv1.TuneStart, c caller) (daemon.TuneSpec, error) {
 	if r.MaxSlowdown != nil {
 		spec.MaxSlowdown = r.GetMaxSlowdown()
 	}
+	spec.WorkloadUID = spec.Caller.UID
+	if r.WorkloadUid != nil {
+		spec.WorkloadUID = r.GetWorkloadUid()
+	}
 	switch {
+	case spec.WorkloadUID != spec.Caller.UID && spec.Caller.UID != 0:
+		return spec, badRequest("workload of uid %d: only uid 0 may name another's", spec.WorkloadUID)
 	case spec.Workload != "" && !label().MatchString(spec.Workload):
 		return spec, badRequest("workload %q: allowed are 1 to 64 of A-Z a-z 0-9 . _ -", truncated(spec.Workload))
 	case spec.WorkUnit != "" && !label().MatchString(spec.WorkUnit):

@@ -550,11 +550,12 @@ type TuneStart struct {
 	MaxSlowdown   *float64               `protobuf:"fixed64,5,opt,name=max_slowdown,json=maxSlowdown,proto3,oneof" json:"max_slowdown,omitempty"` // 0…1; default 0.10
 	NoGpu         bool                   `protobuf:"varint,6,opt,name=no_gpu,json=noGpu,proto3" json:"no_gpu,omitempty"`
 	NoCpu         bool                   `protobuf:"varint,7,opt,name=no_cpu,json=noCpu,proto3" json:"no_cpu,omitempty"`
-	Force         bool                   `protobuf:"varint,8,opt,name=force,proto3" json:"force,omitempty"`                             // also while others train
-	MaxWindows    uint32                 `protobuf:"varint,9,opt,name=max_windows,json=maxWindows,proto3" json:"max_windows,omitempty"` // 0: the default budget
-	DryRun        bool                   `protobuf:"varint,10,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`            // only the plan
-	WorkUnit      string                 `protobuf:"bytes,11,opt,name=work_unit,json=workUnit,proto3" json:"work_unit,omitempty"`       // what the work is counted in, "token": [A-Za-z0-9._-]{1,64}; empty: "run"
-	BudgetNs      int64                  `protobuf:"varint,12,opt,name=budget_ns,json=budgetNs,proto3" json:"budget_ns,omitempty"`      // the sweep takes at most about this long; 0: as long as its windows take
+	Force         bool                   `protobuf:"varint,8,opt,name=force,proto3" json:"force,omitempty"`                                       // also while others train
+	MaxWindows    uint32                 `protobuf:"varint,9,opt,name=max_windows,json=maxWindows,proto3" json:"max_windows,omitempty"`           // 0: the default budget
+	DryRun        bool                   `protobuf:"varint,10,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`                      // only the plan
+	WorkUnit      string                 `protobuf:"bytes,11,opt,name=work_unit,json=workUnit,proto3" json:"work_unit,omitempty"`                 // what the work is counted in, "token": [A-Za-z0-9._-]{1,64}; empty: "run"
+	WorkloadUid   *uint32                `protobuf:"varint,13,opt,name=workload_uid,json=workloadUid,proto3,oneof" json:"workload_uid,omitempty"` // whose windows carry the workload's name; only uid 0 may name another than itself
+	BudgetNs      int64                  `protobuf:"varint,12,opt,name=budget_ns,json=budgetNs,proto3" json:"budget_ns,omitempty"`                // the sweep takes at most about this long; 0: as long as its windows take
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -664,6 +665,13 @@ func (x *TuneStart) GetWorkUnit() string {
 		return x.WorkUnit
 	}
 	return ""
+}
+
+func (x *TuneStart) GetWorkloadUid() uint32 {
+	if x != nil && x.WorkloadUid != nil {
+		return *x.WorkloadUid
+	}
+	return 0
 }
 
 func (x *TuneStart) GetBudgetNs() int64 {
@@ -2236,7 +2244,7 @@ const file_quner_v1_admin_proto_rawDesc = "" +
 	"\vTuneRequest\x12+\n" +
 	"\x05start\x18\x01 \x01(\v2\x13.quner.v1.TuneStartH\x00R\x05start\x123\n" +
 	"\bfinished\x18\x02 \x01(\v2\x15.quner.v1.RunFinishedH\x00R\bfinishedB\t\n" +
-	"\amessage\"\xf9\x02\n" +
+	"\amessage\"\xb2\x03\n" +
 	"\tTuneStart\x12+\n" +
 	"\aprofile\x18\x01 \x01(\x0e2\x11.quner.v1.ProfileR\aprofile\x12\x1a\n" +
 	"\bworkload\x18\x02 \x01(\tR\bworkload\x12\x14\n" +
@@ -2250,9 +2258,11 @@ const file_quner_v1_admin_proto_rawDesc = "" +
 	"maxWindows\x12\x17\n" +
 	"\adry_run\x18\n" +
 	" \x01(\bR\x06dryRun\x12\x1b\n" +
-	"\twork_unit\x18\v \x01(\tR\bworkUnit\x12\x1b\n" +
+	"\twork_unit\x18\v \x01(\tR\bworkUnit\x12&\n" +
+	"\fworkload_uid\x18\r \x01(\rH\x01R\vworkloadUid\x88\x01\x01\x12\x1b\n" +
 	"\tbudget_ns\x18\f \x01(\x03R\bbudgetNsB\x0f\n" +
-	"\r_max_slowdown\"p\n" +
+	"\r_max_slowdownB\x0f\n" +
+	"\r_workload_uid\"p\n" +
 	"\vRunFinished\x12\x16\n" +
 	"\x06window\x18\x01 \x01(\rR\x06window\x12\x12\n" +
 	"\x04work\x18\x02 \x01(\x01R\x04work\x12\x18\n" +

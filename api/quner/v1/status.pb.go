@@ -202,6 +202,7 @@ type Status struct {
 	OpenWindows   uint32                 `protobuf:"varint,16,opt,name=open_windows,json=openWindows,proto3" json:"open_windows,omitempty"`
 	Retune        *RetuneState           `protobuf:"bytes,17,opt,name=retune,proto3" json:"retune,omitempty"`
 	Revalidate    bool                   `protobuf:"varint,18,opt,name=revalidate,proto3" json:"revalidate,omitempty"` // the point in force was tuned before the kernel, the microcode or the driver changed
+	Savings       *SavingsSum            `protobuf:"bytes,19,opt,name=savings,proto3" json:"savings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -360,6 +361,13 @@ func (x *Status) GetRevalidate() bool {
 		return x.Revalidate
 	}
 	return false
+}
+
+func (x *Status) GetSavings() *SavingsSum {
+	if x != nil {
+		return x.Savings
+	}
+	return nil
 }
 
 // ModeState says who set the mode, and when.
@@ -848,6 +856,264 @@ func (x *RetuneState) GetVerdict() string {
 	return ""
 }
 
+// SavingsSum is what was saved in all: the saving that a certificate states, of the energy used while it held.
+type SavingsSum struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SinceUnixNs   int64                  `protobuf:"varint,1,opt,name=since_unix_ns,json=sinceUnixNs,proto3" json:"since_unix_ns,omitempty"`
+	SavedUj       *int64                 `protobuf:"varint,2,opt,name=saved_uj,json=savedUj,proto3,oneof" json:"saved_uj,omitempty"`               // absent where no time was spent under a certificate
+	HalfWidthUj   *int64                 `protobuf:"varint,3,opt,name=half_width_uj,json=halfWidthUj,proto3,oneof" json:"half_width_uj,omitempty"` // 95 %
+	Method        string                 `protobuf:"bytes,4,opt,name=method,proto3" json:"method,omitempty"`                                       // "estimated"
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SavingsSum) Reset() {
+	*x = SavingsSum{}
+	mi := &file_quner_v1_status_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SavingsSum) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SavingsSum) ProtoMessage() {}
+
+func (x *SavingsSum) ProtoReflect() protoreflect.Message {
+	mi := &file_quner_v1_status_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SavingsSum.ProtoReflect.Descriptor instead.
+func (*SavingsSum) Descriptor() ([]byte, []int) {
+	return file_quner_v1_status_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *SavingsSum) GetSinceUnixNs() int64 {
+	if x != nil {
+		return x.SinceUnixNs
+	}
+	return 0
+}
+
+func (x *SavingsSum) GetSavedUj() int64 {
+	if x != nil && x.SavedUj != nil {
+		return *x.SavedUj
+	}
+	return 0
+}
+
+func (x *SavingsSum) GetHalfWidthUj() int64 {
+	if x != nil && x.HalfWidthUj != nil {
+		return *x.HalfWidthUj
+	}
+	return 0
+}
+
+func (x *SavingsSum) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+type SavingsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SavingsRequest) Reset() {
+	*x = SavingsRequest{}
+	mi := &file_quner_v1_status_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SavingsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SavingsRequest) ProtoMessage() {}
+
+func (x *SavingsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quner_v1_status_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SavingsRequest.ProtoReflect.Descriptor instead.
+func (*SavingsRequest) Descriptor() ([]byte, []int) {
+	return file_quner_v1_status_proto_rawDescGZIP(), []int{12}
+}
+
+type SavingsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Total         *SavingsSum            `protobuf:"bytes,1,opt,name=total,proto3" json:"total,omitempty"`
+	Rows          []*Saving              `protobuf:"bytes,2,rep,name=rows,proto3" json:"rows,omitempty"` // the oldest day first
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SavingsResponse) Reset() {
+	*x = SavingsResponse{}
+	mi := &file_quner_v1_status_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SavingsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SavingsResponse) ProtoMessage() {}
+
+func (x *SavingsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_quner_v1_status_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SavingsResponse.ProtoReflect.Descriptor instead.
+func (*SavingsResponse) Descriptor() ([]byte, []int) {
+	return file_quner_v1_status_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *SavingsResponse) GetTotal() *SavingsSum {
+	if x != nil {
+		return x.Total
+	}
+	return nil
+}
+
+func (x *SavingsResponse) GetRows() []*Saving {
+	if x != nil {
+		return x.Rows
+	}
+	return nil
+}
+
+// Saving is a day's time in one profile under one certificate, or under none.
+type Saving struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Day           string                 `protobuf:"bytes,1,opt,name=day,proto3" json:"day,omitempty"` // "2026-11-30" by the machine's clock; "earlier": all days that have no row of their own any more
+	Profile       Profile                `protobuf:"varint,2,opt,name=profile,proto3,enum=quner.v1.Profile" json:"profile,omitempty"`
+	Workload      string                 `protobuf:"bytes,3,opt,name=workload,proto3" json:"workload,omitempty"` // that the certificate names; empty: time at rest
+	Seconds       float64                `protobuf:"fixed64,4,opt,name=seconds,proto3" json:"seconds,omitempty"`
+	Method        string                 `protobuf:"bytes,5,opt,name=method,proto3" json:"method,omitempty"`                      // "estimated", or "unmeasured": no certificate speaks of what the machine did
+	UsedUj        *int64                 `protobuf:"varint,6,opt,name=used_uj,json=usedUj,proto3,oneof" json:"used_uj,omitempty"` // by the whole host, as metered
+	SavedUj       *int64                 `protobuf:"varint,7,opt,name=saved_uj,json=savedUj,proto3,oneof" json:"saved_uj,omitempty"`
+	HalfWidthUj   *int64                 `protobuf:"varint,8,opt,name=half_width_uj,json=halfWidthUj,proto3,oneof" json:"half_width_uj,omitempty"` // 95 %
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Saving) Reset() {
+	*x = Saving{}
+	mi := &file_quner_v1_status_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Saving) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Saving) ProtoMessage() {}
+
+func (x *Saving) ProtoReflect() protoreflect.Message {
+	mi := &file_quner_v1_status_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Saving.ProtoReflect.Descriptor instead.
+func (*Saving) Descriptor() ([]byte, []int) {
+	return file_quner_v1_status_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Saving) GetDay() string {
+	if x != nil {
+		return x.Day
+	}
+	return ""
+}
+
+func (x *Saving) GetProfile() Profile {
+	if x != nil {
+		return x.Profile
+	}
+	return Profile_PROFILE_UNSPECIFIED
+}
+
+func (x *Saving) GetWorkload() string {
+	if x != nil {
+		return x.Workload
+	}
+	return ""
+}
+
+func (x *Saving) GetSeconds() float64 {
+	if x != nil {
+		return x.Seconds
+	}
+	return 0
+}
+
+func (x *Saving) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *Saving) GetUsedUj() int64 {
+	if x != nil && x.UsedUj != nil {
+		return *x.UsedUj
+	}
+	return 0
+}
+
+func (x *Saving) GetSavedUj() int64 {
+	if x != nil && x.SavedUj != nil {
+		return *x.SavedUj
+	}
+	return 0
+}
+
+func (x *Saving) GetHalfWidthUj() int64 {
+	if x != nil && x.HalfWidthUj != nil {
+		return *x.HalfWidthUj
+	}
+	return 0
+}
+
 type DoctorRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -856,7 +1122,7 @@ type DoctorRequest struct {
 
 func (x *DoctorRequest) Reset() {
 	*x = DoctorRequest{}
-	mi := &file_quner_v1_status_proto_msgTypes[11]
+	mi := &file_quner_v1_status_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -868,7 +1134,7 @@ func (x *DoctorRequest) String() string {
 func (*DoctorRequest) ProtoMessage() {}
 
 func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_status_proto_msgTypes[11]
+	mi := &file_quner_v1_status_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -881,7 +1147,7 @@ func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorRequest.ProtoReflect.Descriptor instead.
 func (*DoctorRequest) Descriptor() ([]byte, []int) {
-	return file_quner_v1_status_proto_rawDescGZIP(), []int{11}
+	return file_quner_v1_status_proto_rawDescGZIP(), []int{15}
 }
 
 type DoctorResponse struct {
@@ -900,7 +1166,7 @@ type DoctorResponse struct {
 
 func (x *DoctorResponse) Reset() {
 	*x = DoctorResponse{}
-	mi := &file_quner_v1_status_proto_msgTypes[12]
+	mi := &file_quner_v1_status_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -912,7 +1178,7 @@ func (x *DoctorResponse) String() string {
 func (*DoctorResponse) ProtoMessage() {}
 
 func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_status_proto_msgTypes[12]
+	mi := &file_quner_v1_status_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -925,7 +1191,7 @@ func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorResponse.ProtoReflect.Descriptor instead.
 func (*DoctorResponse) Descriptor() ([]byte, []int) {
-	return file_quner_v1_status_proto_rawDescGZIP(), []int{12}
+	return file_quner_v1_status_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DoctorResponse) GetVersion() string {
@@ -999,7 +1265,7 @@ type ConflictReport struct {
 
 func (x *ConflictReport) Reset() {
 	*x = ConflictReport{}
-	mi := &file_quner_v1_status_proto_msgTypes[13]
+	mi := &file_quner_v1_status_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1011,7 +1277,7 @@ func (x *ConflictReport) String() string {
 func (*ConflictReport) ProtoMessage() {}
 
 func (x *ConflictReport) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_status_proto_msgTypes[13]
+	mi := &file_quner_v1_status_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1024,7 +1290,7 @@ func (x *ConflictReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConflictReport.ProtoReflect.Descriptor instead.
 func (*ConflictReport) Descriptor() ([]byte, []int) {
-	return file_quner_v1_status_proto_rawDescGZIP(), []int{13}
+	return file_quner_v1_status_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ConflictReport) GetDaemon() string {
@@ -1093,7 +1359,7 @@ type LeverReport struct {
 
 func (x *LeverReport) Reset() {
 	*x = LeverReport{}
-	mi := &file_quner_v1_status_proto_msgTypes[14]
+	mi := &file_quner_v1_status_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1105,7 +1371,7 @@ func (x *LeverReport) String() string {
 func (*LeverReport) ProtoMessage() {}
 
 func (x *LeverReport) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_status_proto_msgTypes[14]
+	mi := &file_quner_v1_status_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1118,7 +1384,7 @@ func (x *LeverReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeverReport.ProtoReflect.Descriptor instead.
 func (*LeverReport) Descriptor() ([]byte, []int) {
-	return file_quner_v1_status_proto_rawDescGZIP(), []int{14}
+	return file_quner_v1_status_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *LeverReport) GetName() string {
@@ -1244,7 +1510,7 @@ type CounterReport struct {
 
 func (x *CounterReport) Reset() {
 	*x = CounterReport{}
-	mi := &file_quner_v1_status_proto_msgTypes[15]
+	mi := &file_quner_v1_status_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1256,7 +1522,7 @@ func (x *CounterReport) String() string {
 func (*CounterReport) ProtoMessage() {}
 
 func (x *CounterReport) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_status_proto_msgTypes[15]
+	mi := &file_quner_v1_status_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1269,7 +1535,7 @@ func (x *CounterReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CounterReport.ProtoReflect.Descriptor instead.
 func (*CounterReport) Descriptor() ([]byte, []int) {
-	return file_quner_v1_status_proto_rawDescGZIP(), []int{15}
+	return file_quner_v1_status_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CounterReport) GetName() string {
@@ -1357,7 +1623,7 @@ type CounterPassport struct {
 
 func (x *CounterPassport) Reset() {
 	*x = CounterPassport{}
-	mi := &file_quner_v1_status_proto_msgTypes[16]
+	mi := &file_quner_v1_status_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1369,7 +1635,7 @@ func (x *CounterPassport) String() string {
 func (*CounterPassport) ProtoMessage() {}
 
 func (x *CounterPassport) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_status_proto_msgTypes[16]
+	mi := &file_quner_v1_status_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1382,7 +1648,7 @@ func (x *CounterPassport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CounterPassport.ProtoReflect.Descriptor instead.
 func (*CounterPassport) Descriptor() ([]byte, []int) {
-	return file_quner_v1_status_proto_rawDescGZIP(), []int{16}
+	return file_quner_v1_status_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CounterPassport) GetResolutionUj() int64 {
@@ -1493,7 +1759,7 @@ type Verdicts struct {
 
 func (x *Verdicts) Reset() {
 	*x = Verdicts{}
-	mi := &file_quner_v1_status_proto_msgTypes[17]
+	mi := &file_quner_v1_status_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1505,7 +1771,7 @@ func (x *Verdicts) String() string {
 func (*Verdicts) ProtoMessage() {}
 
 func (x *Verdicts) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_status_proto_msgTypes[17]
+	mi := &file_quner_v1_status_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1518,7 +1784,7 @@ func (x *Verdicts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdicts.ProtoReflect.Descriptor instead.
 func (*Verdicts) Descriptor() ([]byte, []int) {
-	return file_quner_v1_status_proto_rawDescGZIP(), []int{17}
+	return file_quner_v1_status_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Verdicts) GetOk() uint32 {
@@ -1585,7 +1851,7 @@ type ListPointsRequest struct {
 
 func (x *ListPointsRequest) Reset() {
 	*x = ListPointsRequest{}
-	mi := &file_quner_v1_status_proto_msgTypes[18]
+	mi := &file_quner_v1_status_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1597,7 +1863,7 @@ func (x *ListPointsRequest) String() string {
 func (*ListPointsRequest) ProtoMessage() {}
 
 func (x *ListPointsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_status_proto_msgTypes[18]
+	mi := &file_quner_v1_status_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1610,7 +1876,7 @@ func (x *ListPointsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPointsRequest.ProtoReflect.Descriptor instead.
 func (*ListPointsRequest) Descriptor() ([]byte, []int) {
-	return file_quner_v1_status_proto_rawDescGZIP(), []int{18}
+	return file_quner_v1_status_proto_rawDescGZIP(), []int{22}
 }
 
 type ListPointsResponse struct {
@@ -1622,7 +1888,7 @@ type ListPointsResponse struct {
 
 func (x *ListPointsResponse) Reset() {
 	*x = ListPointsResponse{}
-	mi := &file_quner_v1_status_proto_msgTypes[19]
+	mi := &file_quner_v1_status_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1634,7 +1900,7 @@ func (x *ListPointsResponse) String() string {
 func (*ListPointsResponse) ProtoMessage() {}
 
 func (x *ListPointsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_status_proto_msgTypes[19]
+	mi := &file_quner_v1_status_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1647,7 +1913,7 @@ func (x *ListPointsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPointsResponse.ProtoReflect.Descriptor instead.
 func (*ListPointsResponse) Descriptor() ([]byte, []int) {
-	return file_quner_v1_status_proto_rawDescGZIP(), []int{19}
+	return file_quner_v1_status_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListPointsResponse) GetPoints() []*TunedPoint {
@@ -1693,7 +1959,7 @@ type TunedPoint struct {
 
 func (x *TunedPoint) Reset() {
 	*x = TunedPoint{}
-	mi := &file_quner_v1_status_proto_msgTypes[20]
+	mi := &file_quner_v1_status_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1705,7 +1971,7 @@ func (x *TunedPoint) String() string {
 func (*TunedPoint) ProtoMessage() {}
 
 func (x *TunedPoint) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_status_proto_msgTypes[20]
+	mi := &file_quner_v1_status_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1718,7 +1984,7 @@ func (x *TunedPoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunedPoint.ProtoReflect.Descriptor instead.
 func (*TunedPoint) Descriptor() ([]byte, []int) {
-	return file_quner_v1_status_proto_rawDescGZIP(), []int{20}
+	return file_quner_v1_status_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TunedPoint) GetId() string {
@@ -1924,7 +2190,7 @@ type AxisReport struct {
 
 func (x *AxisReport) Reset() {
 	*x = AxisReport{}
-	mi := &file_quner_v1_status_proto_msgTypes[21]
+	mi := &file_quner_v1_status_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1936,7 +2202,7 @@ func (x *AxisReport) String() string {
 func (*AxisReport) ProtoMessage() {}
 
 func (x *AxisReport) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_status_proto_msgTypes[21]
+	mi := &file_quner_v1_status_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1949,7 +2215,7 @@ func (x *AxisReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AxisReport.ProtoReflect.Descriptor instead.
 func (*AxisReport) Descriptor() ([]byte, []int) {
-	return file_quner_v1_status_proto_rawDescGZIP(), []int{21}
+	return file_quner_v1_status_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *AxisReport) GetName() string {
@@ -2013,7 +2279,7 @@ type StateReport struct {
 
 func (x *StateReport) Reset() {
 	*x = StateReport{}
-	mi := &file_quner_v1_status_proto_msgTypes[22]
+	mi := &file_quner_v1_status_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2025,7 +2291,7 @@ func (x *StateReport) String() string {
 func (*StateReport) ProtoMessage() {}
 
 func (x *StateReport) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_status_proto_msgTypes[22]
+	mi := &file_quner_v1_status_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2038,7 +2304,7 @@ func (x *StateReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateReport.ProtoReflect.Descriptor instead.
 func (*StateReport) Descriptor() ([]byte, []int) {
-	return file_quner_v1_status_proto_rawDescGZIP(), []int{22}
+	return file_quner_v1_status_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *StateReport) GetState() []string {
@@ -2163,7 +2429,7 @@ const file_quner_v1_status_proto_rawDesc = "" +
 	"\x06status\x18\x01 \x01(\v2\x10.quner.v1.StatusR\x06status\"\x14\n" +
 	"\x12WatchStatusRequest\"?\n" +
 	"\x13WatchStatusResponse\x12(\n" +
-	"\x06status\x18\x01 \x01(\v2\x10.quner.v1.StatusR\x06status\"\xa3\x05\n" +
+	"\x06status\x18\x01 \x01(\v2\x10.quner.v1.StatusR\x06status\"\xd3\x05\n" +
 	"\x06Status\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12 \n" +
 	"\ftime_unix_ns\x18\x02 \x01(\x03R\n" +
@@ -2187,7 +2453,8 @@ const file_quner_v1_status_proto_rawDesc = "" +
 	"\x06retune\x18\x11 \x01(\v2\x15.quner.v1.RetuneStateR\x06retune\x12\x1e\n" +
 	"\n" +
 	"revalidate\x18\x12 \x01(\bR\n" +
-	"revalidate\"\x96\x01\n" +
+	"revalidate\x12.\n" +
+	"\asavings\x18\x13 \x01(\v2\x14.quner.v1.SavingsSumR\asavings\"\x96\x01\n" +
 	"\tModeState\x12\"\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x0e.quner.v1.ModeR\x04mode\x12\x1c\n" +
 	"\n" +
@@ -2233,7 +2500,32 @@ const file_quner_v1_status_proto_rawDesc = "" +
 	"\askipped\x18\x02 \x01(\tR\askipped\x12 \n" +
 	"\flast_unix_ns\x18\x03 \x01(\x03R\n" +
 	"lastUnixNs\x12\x18\n" +
-	"\averdict\x18\x04 \x01(\tR\averdict\"\x0f\n" +
+	"\averdict\x18\x04 \x01(\tR\averdict\"\xb0\x01\n" +
+	"\n" +
+	"SavingsSum\x12\"\n" +
+	"\rsince_unix_ns\x18\x01 \x01(\x03R\vsinceUnixNs\x12\x1e\n" +
+	"\bsaved_uj\x18\x02 \x01(\x03H\x00R\asavedUj\x88\x01\x01\x12'\n" +
+	"\rhalf_width_uj\x18\x03 \x01(\x03H\x01R\vhalfWidthUj\x88\x01\x01\x12\x16\n" +
+	"\x06method\x18\x04 \x01(\tR\x06methodB\v\n" +
+	"\t_saved_ujB\x10\n" +
+	"\x0e_half_width_uj\"\x10\n" +
+	"\x0eSavingsRequest\"c\n" +
+	"\x0fSavingsResponse\x12*\n" +
+	"\x05total\x18\x01 \x01(\v2\x14.quner.v1.SavingsSumR\x05total\x12$\n" +
+	"\x04rows\x18\x02 \x03(\v2\x10.quner.v1.SavingR\x04rows\"\xa7\x02\n" +
+	"\x06Saving\x12\x10\n" +
+	"\x03day\x18\x01 \x01(\tR\x03day\x12+\n" +
+	"\aprofile\x18\x02 \x01(\x0e2\x11.quner.v1.ProfileR\aprofile\x12\x1a\n" +
+	"\bworkload\x18\x03 \x01(\tR\bworkload\x12\x18\n" +
+	"\aseconds\x18\x04 \x01(\x01R\aseconds\x12\x16\n" +
+	"\x06method\x18\x05 \x01(\tR\x06method\x12\x1c\n" +
+	"\aused_uj\x18\x06 \x01(\x03H\x00R\x06usedUj\x88\x01\x01\x12\x1e\n" +
+	"\bsaved_uj\x18\a \x01(\x03H\x01R\asavedUj\x88\x01\x01\x12'\n" +
+	"\rhalf_width_uj\x18\b \x01(\x03H\x02R\vhalfWidthUj\x88\x01\x01B\n" +
+	"\n" +
+	"\b_used_ujB\v\n" +
+	"\t_saved_ujB\x10\n" +
+	"\x0e_half_width_uj\"\x0f\n" +
 	"\rDoctorRequest\"\xb0\x02\n" +
 	"\x0eDoctorResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x12\n" +
@@ -2379,13 +2671,14 @@ const file_quner_v1_status_proto_rawDesc = "" +
 	"\x11_watts_half_widthB\x12\n" +
 	"\x10_joules_per_workB\x1d\n" +
 	"\x1b_joules_per_work_half_widthB\x11\n" +
-	"\x0f_achieved_watts2\xa0\x02\n" +
+	"\x0f_achieved_watts2\xe0\x02\n" +
 	"\rStatusService\x12;\n" +
 	"\x06Status\x12\x17.quner.v1.StatusRequest\x1a\x18.quner.v1.StatusResponse\x12L\n" +
 	"\vWatchStatus\x12\x1c.quner.v1.WatchStatusRequest\x1a\x1d.quner.v1.WatchStatusResponse0\x01\x12;\n" +
 	"\x06Doctor\x12\x17.quner.v1.DoctorRequest\x1a\x18.quner.v1.DoctorResponse\x12G\n" +
 	"\n" +
-	"ListPoints\x12\x1b.quner.v1.ListPointsRequest\x1a\x1c.quner.v1.ListPointsResponseB.Z,github.com/qunerd/quner/api/quner/v1;qunerv1b\x06proto3"
+	"ListPoints\x12\x1b.quner.v1.ListPointsRequest\x1a\x1c.quner.v1.ListPointsResponse\x12>\n" +
+	"\aSavings\x12\x18.quner.v1.SavingsRequest\x1a\x19.quner.v1.SavingsResponseB.Z,github.com/qunerd/quner/api/quner/v1;qunerv1b\x06proto3"
 
 var (
 	file_quner_v1_status_proto_rawDescOnce sync.Once
@@ -2399,7 +2692,7 @@ func file_quner_v1_status_proto_rawDescGZIP() []byte {
 	return file_quner_v1_status_proto_rawDescData
 }
 
-var file_quner_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_quner_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_quner_v1_status_proto_goTypes = []any{
 	(*StatusRequest)(nil),       // 0: quner.v1.StatusRequest
 	(*StatusResponse)(nil),      // 1: quner.v1.StatusResponse
@@ -2412,59 +2705,69 @@ var file_quner_v1_status_proto_goTypes = []any{
 	(*Signal)(nil),              // 8: quner.v1.Signal
 	(*TuneState)(nil),           // 9: quner.v1.TuneState
 	(*RetuneState)(nil),         // 10: quner.v1.RetuneState
-	(*DoctorRequest)(nil),       // 11: quner.v1.DoctorRequest
-	(*DoctorResponse)(nil),      // 12: quner.v1.DoctorResponse
-	(*ConflictReport)(nil),      // 13: quner.v1.ConflictReport
-	(*LeverReport)(nil),         // 14: quner.v1.LeverReport
-	(*CounterReport)(nil),       // 15: quner.v1.CounterReport
-	(*CounterPassport)(nil),     // 16: quner.v1.CounterPassport
-	(*Verdicts)(nil),            // 17: quner.v1.Verdicts
-	(*ListPointsRequest)(nil),   // 18: quner.v1.ListPointsRequest
-	(*ListPointsResponse)(nil),  // 19: quner.v1.ListPointsResponse
-	(*TunedPoint)(nil),          // 20: quner.v1.TunedPoint
-	(*AxisReport)(nil),          // 21: quner.v1.AxisReport
-	(*StateReport)(nil),         // 22: quner.v1.StateReport
-	(Profile)(0),                // 23: quner.v1.Profile
-	(*Missing)(nil),             // 24: quner.v1.Missing
-	(Mode)(0),                   // 25: quner.v1.Mode
-	(*Setting)(nil),             // 26: quner.v1.Setting
+	(*SavingsSum)(nil),          // 11: quner.v1.SavingsSum
+	(*SavingsRequest)(nil),      // 12: quner.v1.SavingsRequest
+	(*SavingsResponse)(nil),     // 13: quner.v1.SavingsResponse
+	(*Saving)(nil),              // 14: quner.v1.Saving
+	(*DoctorRequest)(nil),       // 15: quner.v1.DoctorRequest
+	(*DoctorResponse)(nil),      // 16: quner.v1.DoctorResponse
+	(*ConflictReport)(nil),      // 17: quner.v1.ConflictReport
+	(*LeverReport)(nil),         // 18: quner.v1.LeverReport
+	(*CounterReport)(nil),       // 19: quner.v1.CounterReport
+	(*CounterPassport)(nil),     // 20: quner.v1.CounterPassport
+	(*Verdicts)(nil),            // 21: quner.v1.Verdicts
+	(*ListPointsRequest)(nil),   // 22: quner.v1.ListPointsRequest
+	(*ListPointsResponse)(nil),  // 23: quner.v1.ListPointsResponse
+	(*TunedPoint)(nil),          // 24: quner.v1.TunedPoint
+	(*AxisReport)(nil),          // 25: quner.v1.AxisReport
+	(*StateReport)(nil),         // 26: quner.v1.StateReport
+	(Profile)(0),                // 27: quner.v1.Profile
+	(*Missing)(nil),             // 28: quner.v1.Missing
+	(Mode)(0),                   // 29: quner.v1.Mode
+	(*Setting)(nil),             // 30: quner.v1.Setting
 }
 var file_quner_v1_status_proto_depIdxs = []int32{
 	4,  // 0: quner.v1.StatusResponse.status:type_name -> quner.v1.Status
 	4,  // 1: quner.v1.WatchStatusResponse.status:type_name -> quner.v1.Status
-	23, // 2: quner.v1.Status.profile:type_name -> quner.v1.Profile
+	27, // 2: quner.v1.Status.profile:type_name -> quner.v1.Profile
 	5,  // 3: quner.v1.Status.mode:type_name -> quner.v1.ModeState
 	6,  // 4: quner.v1.Status.levers:type_name -> quner.v1.LeverState
-	24, // 5: quner.v1.Status.missing:type_name -> quner.v1.Missing
+	28, // 5: quner.v1.Status.missing:type_name -> quner.v1.Missing
 	7,  // 6: quner.v1.Status.devices:type_name -> quner.v1.DevicePower
 	8,  // 7: quner.v1.Status.signal:type_name -> quner.v1.Signal
 	9,  // 8: quner.v1.Status.tune:type_name -> quner.v1.TuneState
 	10, // 9: quner.v1.Status.retune:type_name -> quner.v1.RetuneState
-	25, // 10: quner.v1.ModeState.mode:type_name -> quner.v1.Mode
-	23, // 11: quner.v1.Signal.proposes:type_name -> quner.v1.Profile
-	14, // 12: quner.v1.DoctorResponse.levers:type_name -> quner.v1.LeverReport
-	15, // 13: quner.v1.DoctorResponse.counters:type_name -> quner.v1.CounterReport
-	13, // 14: quner.v1.DoctorResponse.conflicts:type_name -> quner.v1.ConflictReport
-	16, // 15: quner.v1.CounterReport.passport:type_name -> quner.v1.CounterPassport
-	17, // 16: quner.v1.CounterPassport.verdicts:type_name -> quner.v1.Verdicts
-	20, // 17: quner.v1.ListPointsResponse.points:type_name -> quner.v1.TunedPoint
-	23, // 18: quner.v1.TunedPoint.profile:type_name -> quner.v1.Profile
-	26, // 19: quner.v1.TunedPoint.settings:type_name -> quner.v1.Setting
-	22, // 20: quner.v1.TunedPoint.states:type_name -> quner.v1.StateReport
-	21, // 21: quner.v1.TunedPoint.axes:type_name -> quner.v1.AxisReport
-	0,  // 22: quner.v1.StatusService.Status:input_type -> quner.v1.StatusRequest
-	2,  // 23: quner.v1.StatusService.WatchStatus:input_type -> quner.v1.WatchStatusRequest
-	11, // 24: quner.v1.StatusService.Doctor:input_type -> quner.v1.DoctorRequest
-	18, // 25: quner.v1.StatusService.ListPoints:input_type -> quner.v1.ListPointsRequest
-	1,  // 26: quner.v1.StatusService.Status:output_type -> quner.v1.StatusResponse
-	3,  // 27: quner.v1.StatusService.WatchStatus:output_type -> quner.v1.WatchStatusResponse
-	12, // 28: quner.v1.StatusService.Doctor:output_type -> quner.v1.DoctorResponse
-	19, // 29: quner.v1.StatusService.ListPoints:output_type -> quner.v1.ListPointsResponse
-	26, // [26:30] is the sub-list for method output_type
-	22, // [22:26] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	11, // 10: quner.v1.Status.savings:type_name -> quner.v1.SavingsSum
+	29, // 11: quner.v1.ModeState.mode:type_name -> quner.v1.Mode
+	27, // 12: quner.v1.Signal.proposes:type_name -> quner.v1.Profile
+	11, // 13: quner.v1.SavingsResponse.total:type_name -> quner.v1.SavingsSum
+	14, // 14: quner.v1.SavingsResponse.rows:type_name -> quner.v1.Saving
+	27, // 15: quner.v1.Saving.profile:type_name -> quner.v1.Profile
+	18, // 16: quner.v1.DoctorResponse.levers:type_name -> quner.v1.LeverReport
+	19, // 17: quner.v1.DoctorResponse.counters:type_name -> quner.v1.CounterReport
+	17, // 18: quner.v1.DoctorResponse.conflicts:type_name -> quner.v1.ConflictReport
+	20, // 19: quner.v1.CounterReport.passport:type_name -> quner.v1.CounterPassport
+	21, // 20: quner.v1.CounterPassport.verdicts:type_name -> quner.v1.Verdicts
+	24, // 21: quner.v1.ListPointsResponse.points:type_name -> quner.v1.TunedPoint
+	27, // 22: quner.v1.TunedPoint.profile:type_name -> quner.v1.Profile
+	30, // 23: quner.v1.TunedPoint.settings:type_name -> quner.v1.Setting
+	26, // 24: quner.v1.TunedPoint.states:type_name -> quner.v1.StateReport
+	25, // 25: quner.v1.TunedPoint.axes:type_name -> quner.v1.AxisReport
+	0,  // 26: quner.v1.StatusService.Status:input_type -> quner.v1.StatusRequest
+	2,  // 27: quner.v1.StatusService.WatchStatus:input_type -> quner.v1.WatchStatusRequest
+	15, // 28: quner.v1.StatusService.Doctor:input_type -> quner.v1.DoctorRequest
+	22, // 29: quner.v1.StatusService.ListPoints:input_type -> quner.v1.ListPointsRequest
+	12, // 30: quner.v1.StatusService.Savings:input_type -> quner.v1.SavingsRequest
+	1,  // 31: quner.v1.StatusService.Status:output_type -> quner.v1.StatusResponse
+	3,  // 32: quner.v1.StatusService.WatchStatus:output_type -> quner.v1.WatchStatusResponse
+	16, // 33: quner.v1.StatusService.Doctor:output_type -> quner.v1.DoctorResponse
+	23, // 34: quner.v1.StatusService.ListPoints:output_type -> quner.v1.ListPointsResponse
+	13, // 35: quner.v1.StatusService.Savings:output_type -> quner.v1.SavingsResponse
+	31, // [31:36] is the sub-list for method output_type
+	26, // [26:31] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_quner_v1_status_proto_init() }
@@ -2475,15 +2778,17 @@ func file_quner_v1_status_proto_init() {
 	file_quner_v1_common_proto_init()
 	file_quner_v1_status_proto_msgTypes[7].OneofWrappers = []any{}
 	file_quner_v1_status_proto_msgTypes[8].OneofWrappers = []any{}
-	file_quner_v1_status_proto_msgTypes[20].OneofWrappers = []any{}
-	file_quner_v1_status_proto_msgTypes[22].OneofWrappers = []any{}
+	file_quner_v1_status_proto_msgTypes[11].OneofWrappers = []any{}
+	file_quner_v1_status_proto_msgTypes[14].OneofWrappers = []any{}
+	file_quner_v1_status_proto_msgTypes[24].OneofWrappers = []any{}
+	file_quner_v1_status_proto_msgTypes[26].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quner_v1_status_proto_rawDesc), len(file_quner_v1_status_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   23,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

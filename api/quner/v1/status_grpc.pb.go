@@ -23,6 +23,7 @@ const (
 	StatusService_WatchStatus_FullMethodName = "/quner.v1.StatusService/WatchStatus"
 	StatusService_Doctor_FullMethodName      = "/quner.v1.StatusService/Doctor"
 	StatusService_ListPoints_FullMethodName  = "/quner.v1.StatusService/ListPoints"
+	StatusService_Savings_FullMethodName     = "/quner.v1.StatusService/Savings"
 )
 
 // StatusServiceClient is the client API for StatusService service.
@@ -39,6 +40,8 @@ type StatusServiceClient interface {
 	Doctor(ctx context.Context, in *DoctorRequest, opts ...grpc.CallOption) (*DoctorResponse, error)
 	// ListPoints returns the cached tuned points.
 	ListPoints(ctx context.Context, in *ListPointsRequest, opts ...grpc.CallOption) (*ListPointsResponse, error)
+	// Savings returns what the tuned points have saved, by day. All of it is estimated.
+	Savings(ctx context.Context, in *SavingsRequest, opts ...grpc.CallOption) (*SavingsResponse, error)
 }
 
 type statusServiceClient struct {
@@ -98,6 +101,16 @@ func (c *statusServiceClient) ListPoints(ctx context.Context, in *ListPointsRequ
 	return out, nil
 }
 
+func (c *statusServiceClient) Savings(ctx context.Context, in *SavingsRequest, opts ...grpc.CallOption) (*SavingsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SavingsResponse)
+	err := c.cc.Invoke(ctx, StatusService_Savings_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // StatusServiceServer is the server API for StatusService service.
 // All implementations must embed UnimplementedStatusServiceServer
 // for forward compatibility.
@@ -112,6 +125,8 @@ type StatusServiceServer interface {
 	Doctor(context.Context, *DoctorRequest) (*DoctorResponse, error)
 	// ListPoints returns the cached tuned points.
 	ListPoints(context.Context, *ListPointsRequest) (*ListPointsResponse, error)
+	// Savings returns what the tuned points have saved, by day. All of it is estimated.
+	Savings(context.Context, *SavingsRequest) (*SavingsResponse, error)
 	mustEmbedUnimplementedStatusServiceServer()
 }
 
@@ -133,6 +148,9 @@ func (UnimplementedStatusServiceServer) Doctor(context.Context, *DoctorRequest) 
 }
 func (UnimplementedStatusServiceServer) ListPoints(context.Context, *ListPointsRequest) (*ListPointsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListPoints not implemented")
+}
+func (UnimplementedStatusServiceServer) Savings(context.Context, *SavingsRequest) (*SavingsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Savings not implemented")
 }
 func (UnimplementedStatusServiceServer) mustEmbedUnimplementedStatusServiceServer() {}
 func (UnimplementedStatusServiceServer) testEmbeddedByValue()                       {}
@@ -220,6 +238,24 @@ func _StatusService_ListPoints_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _StatusService_Savings_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SavingsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(StatusServiceServer).Savings(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: StatusService_Savings_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(StatusServiceServer).Savings(ctx, req.(*SavingsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // StatusService_ServiceDesc is the grpc.ServiceDesc for StatusService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -238,6 +274,10 @@ var StatusService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListPoints",
 			Handler:    _StatusService_ListPoints_Handler,
+		},
+		{
+			MethodName: "Savings",
+			Handler:    _StatusService_Savings_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
