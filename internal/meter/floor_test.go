@@ -283,6 +283,28 @@ func TestCertificatesAreTrue(t *testing.T) {
 	}
 }
 
+// Whatever counts a device's energy, or adds its power up, its floor can be measured; a board that sleeps is not woken.
+func TestEverySourceHasAFloor(t *testing.T) {
+	for _, name := range []string{"amd", "laptop"} {
+		t.Run(name, func(t *testing.T) {
+			on(t, name, func(r *rig) {
+				time.Sleep(20 * time.Second) // a board that may sleep does by then
+				for _, device := range r.Devices() {
+					f, err := r.try(device, meter.MinFloor, nil)
+					switch {
+					case errors.Is(err, meter.ErrNotAtRest) && strings.Contains(err.Error(), "it sleeps"):
+						t.Logf("%s: %v", device, err)
+					case err != nil || f.Mean <= 0 || f.Named().Check() != nil:
+						t.Errorf("%s: %+v, %v", device, f, err)
+					default:
+						t.Logf("%s: %v ± %v", device, f.Mean, f.HalfWidth)
+					}
+				}
+			})
+		})
+	}
+}
+
 func TestACertificateSaysHowItWasMeasured(t *testing.T) {
 	on(t, "workstation", func(r *rig) {
 		r.SetCondition(context.Background(), "nvml/x=200 W")
