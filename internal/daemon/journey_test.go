@@ -37,7 +37,11 @@ func start(t testing.TB, sim *hostsim.Sim, cfg config.Config) (d *daemon.Daemon,
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 2)
 	go func() { ended <- d.Run(ctx) }()
-	go func() { _ = d.Meter().Run(ctx) }()
+	metered := make(chan struct{})
+	go func() {
+		defer close(metered)
+		_ = d.Meter().Run(ctx)
+	}()
 	<-d.Ready()
 	stopped := false
 	stop = func() error {
@@ -47,6 +51,7 @@ func start(t testing.TB, sim *hostsim.Sim, cfg config.Config) (d *daemon.Daemon,
 		stopped = true
 		cancel()
 		err := <-ended
+		<-metered // its last heartbeat writes the journal that Close ends
 		if closed := d.Close(); closed != nil {
 			t.Errorf("close: %v", closed)
 		}
