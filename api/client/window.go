@@ -31,7 +31,18 @@ type OpenOptions struct {
 	Unit              string  // "token", "request"
 	HintJoulesPerUnit float64 // for an estimate when nothing can be measured
 	WaitEdge          bool    // open at the slowest counter's next step, at most one of its periods later
-	MayWake           bool    // a board that sleeps is woken for the window
+	MayWake           bool    // a board that sleeps is woken for the window, which may take seconds
+}
+
+// wakeTime is what a driver takes to wake its boards.
+const wakeTime = 15 * time.Second
+
+// bound is how long the daemon may take to open the window.
+func (o OpenOptions) bound(usual time.Duration) time.Duration {
+	if o.MayWake {
+		return max(usual, wakeTime)
+	}
+	return usual
 }
 
 // CloseOptions say what a window's work was.
@@ -60,7 +71,7 @@ func (c *Client) Open(ctx context.Context, o OpenOptions) (*Window, error) {
 	s, err := c.live()
 	var answer *qunerv1.SessionResponse
 	if err == nil {
-		answer, err = s.do(ctx, openCommand(o), c.timeout)
+		answer, err = s.do(ctx, openCommand(o), o.bound(c.timeout))
 	}
 	if err != nil {
 		if err := c.tolerate(err); err != nil {

@@ -140,6 +140,7 @@ func (f *meterFlags) addMeasured(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.open.Devices, "devices", nil, "charge these `DEVICES` (qunerctl doctor names them); default: GPUs that are awake, CPU packages, dram")
 	flags.StringVar(&f.idle, "idle-watts", "", "idle floor in watts per kind or device, `gpu=50,cpu=20` (± as in the example)")
 	flags.StringVar(&f.open.Workload, "workload", "", "`NAME` of the workload")
+	flags.BoolVar(&f.open.MayWake, "may-wake", false, "wake a board that sleeps; else it is left asleep, and reported so")
 }
 
 // meterFailure gives an error the exit code of a wrapper that could not start its command.

@@ -31,7 +31,7 @@ func meters[R any](ctx context.Context, a *app, call func(context.Context, quner
 }
 
 func (a *app) meterOpenCmd() *cobra.Command {
-	f, limit, mayWake := new(meterFlags), durationValue(0), false
+	f, limit := new(meterFlags), durationValue(0)
 	weight, hint := 0.0, 0.0
 	cmd := a.scriptVerb(&cobra.Command{
 		Use:   "open",
@@ -50,7 +50,7 @@ daemon. Only the same user can mark, close or list it.`,
 			r := &qunerv1.OpenRequest{LimitNs: int64(limit), Window: &qunerv1.OpenWindow{
 				Name: orWord(f.open.Name, "script"), Devices: f.open.Devices, IdleWatts: f.open.IdleWatts, IdleWattsUncertainty: f.open.IdleWattsPlus,
 				Workload: f.open.Workload, Unit: f.open.Unit, Weight: weight, HintJoulesPerUnit: hint,
-				WaitEdge: f.waitEdge, MayWake: mayWake,
+				WaitEdge: f.waitEdge, MayWake: f.open.MayWake,
 			}}
 			answer, err := meters(cmd.Context(), a, func(ctx context.Context, c qunerv1.MeterServiceClient) (*qunerv1.OpenResponse, error) {
 				return c.Open(ctx, r)
@@ -73,7 +73,6 @@ daemon. Only the same user can mark, close or list it.`,
 	flags.Float64Var(&weight, "weight", 0, "share of a device used together with others, 0.001 to 1000; default 1")
 	flags.Float64Var(&hint, "hint", 0, "joules per unit of work, for an estimate when nothing can be measured")
 	flags.BoolVar(&f.waitEdge, "wait-edge", false, "begin at a counter's step: up to 0.1 s later, and next to nothing hidden")
-	flags.BoolVar(&mayWake, "may-wake", false, "wake a board that sleeps; else it is left asleep, and reported so")
 	_ = cmd.RegisterFlagCompletionFunc("devices", a.deviceNames) // the flag is there
 	oneOf(cmd, "unit", "tokens", "requests", "samples", "steps", "runs")
 	return cmd

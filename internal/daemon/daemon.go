@@ -101,6 +101,7 @@ type state struct {
 	ticker   *time.Ticker
 	started  time.Time
 	asleep   time.Duration
+	boards   int // that the driver's library has shown
 }
 
 // New opens the machine: its GPUs, levers, journal, counters and stored state. It moves nothing. The caller holds the
@@ -147,6 +148,7 @@ func New(ctx context.Context, h *host.Host, cfg config.Config, opts Options, log
 	if d.meter, err = meter.New(ctx, h, MeterOptions(cfg), log); err != nil {
 		return nil, err
 	}
+	s.boards = len(h.GPUs.All())
 	s.load(h, log)
 	d.tellFloors(s)
 	d.base = s

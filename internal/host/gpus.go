@@ -74,8 +74,8 @@ func (g *GPUs) Retry(ctx context.Context) (opened bool, err error) {
 	return len(g.All()) > 0, err
 }
 
-// Wake opens the library even though boards sleep, and counts them. It is for putting an original back, and for nothing
-// else.
+// Wake opens the library even though boards sleep, and counts them. It is for putting an original back, and for an energy
+// window that says it may wake them; for nothing else.
 func (g *GPUs) Wake(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

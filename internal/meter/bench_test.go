@@ -96,7 +96,7 @@ func BenchmarkOpenClose(b *testing.B) {
 func bareReads(ctx context.Context, b *testing.B, m *Meter) time.Duration {
 	began := time.Now()
 	for range 2 {
-		for _, d := range m.devices {
+		for _, d := range m.devices() {
 			if _, _, err := d.source.energy(ctx); err != nil {
 				b.Fatal(err)
 			}
@@ -110,7 +110,7 @@ func BenchmarkZoneRead(b *testing.B) {
 	m := benchMeter(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, _, err := m.devices[0].source.energy(context.Background()); err != nil {
+		if _, _, err := m.devices()[0].source.energy(context.Background()); err != nil {
 			b.Fatal(err)
 		}
 	}

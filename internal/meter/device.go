@@ -24,18 +24,21 @@ type device struct {
 	kind     string
 	backend  Backend
 	source   source
-	board    *board        // of NVIDIA's
-	sampler  *sampler      // the source, where that is a power sensor
-	witness  *sampler      // a power sensor beside the counter; nil where there is none
-	sleeps   func() bool   // of a GPU: it is suspended
-	restless bool          // looking at it would keep it from going to sleep
-	step     *stepper      // of a counter that moves in long steps; nil for one whose every reading will do
-	period   time.Duration // between the counter's steps
-	grain    unit.Energy   // the counter's resolution
-	limit    unit.Power    // more than it can draw
+	board    *board                      // of NVIDIA's
+	sampler  *sampler                    // the source, where that is a power sensor
+	witness  *sampler                    // a power sensor beside the counter; nil where there is none
+	sleeps   func() bool                 // of a GPU: it is suspended
+	wake     func(context.Context) error // touches a GPU, which wakes it if it sleeps
+	restless bool                        // looking at it would keep it from going to sleep
+	step     *stepper                    // of a counter that moves in long steps; nil for one whose every reading will do
+	period   time.Duration               // between the counter's steps
+	grain    unit.Energy                 // the counter's resolution
+	limit    unit.Power                  // more than it can draw
 	asleep   func() time.Duration
 	pass     passport    // below the gate
 	left     atomic.Bool // a mirror of another device: not counted
+
+	followed atomic.Bool // somebody follows its steps
 
 	gate     gate
 	line     timeline

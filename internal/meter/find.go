@@ -38,18 +38,18 @@ func (m *Meter) findCPU() {
 			m.psys = m.newZone(z)
 		case counts:
 			s.Counted = true
-			m.devices = append(m.devices, m.newZone(z))
+			m.add(m.newZone(z))
 		}
-		m.sensors = append(m.sensors, s)
+		m.sense(s)
 	}
-	if len(m.devices) == 0 {
+	if len(m.devices()) == 0 {
 		detail := "no package below /sys/class/powercap has an energy counter"
 		if err != nil {
 			detail = err.Error()
 		}
-		m.sensors = append(m.sensors, Sensor{Name: "cpu", Label: "CPU", Backend: NoBackend, Reason: ReasonNoPowercap, Detail: detail})
+		m.sense(Sensor{Name: "cpu", Label: "CPU", Backend: NoBackend, Reason: ReasonNoPowercap, Detail: detail})
 	}
-	m.dies = pairDies(m.devices)
+	m.dies = pairDies(m.devices())
 }
 
 func (m *Meter) newZone(z zone) *device {
@@ -69,17 +69,17 @@ func (m *Meter) newZone(z zone) *device {
 func (m *Meter) findGPUs(ctx context.Context) {
 	for _, gpu := range m.host.GPUs.All() {
 		d := m.newBoard(ctx, gpu)
-		m.devices = append(m.devices, d)
-		m.sensors = append(m.sensors, boardSensor(d, gpu.Info()))
+		m.add(d)
+		m.sense(boardSensor(d, gpu.Info()))
 	}
 	cards, err := findAMDCards(m.host)
 	if err != nil {
 		m.log.Warn("graphics cards cannot all be read", "err", err)
 	}
 	for _, c := range cards {
-		m.sensors = append(m.sensors, c.passport())
+		m.sense(c.passport())
 		if !c.apu {
-			m.devices = append(m.devices, m.newCard(c))
+			m.add(m.newCard(c))
 		}
 	}
 	if len(m.host.GPUs.All())+len(cards) > 0 {
@@ -89,7 +89,7 @@ func (m *Meter) findGPUs(ctx context.Context) {
 	if why := m.host.GPUs.Why(); why != nil {
 		s.Detail = why.Error()
 	}
-	m.sensors = append(m.sensors, s)
+	m.sense(s)
 }
 
 // newBoard makes a device of a board: of its counter, with its power sensor as a witness, or of the sensor where there is
@@ -98,7 +98,7 @@ func (m *Meter) newBoard(ctx context.Context, gpu *host.GPU) *device {
 	b := newBoard(m.host.Sys, gpu)
 	d := &device{
 		name: "gpu/" + gpu.Info().UUID, label: gpu.Info().Name, kind: kindGPU, backend: NVMLCounter,
-		source: b, board: b, sleeps: b.sleeps, period: nvmlPeriod, grain: 1000, limit: b.limit(),
+		source: b, board: b, sleeps: b.sleeps, wake: b.wake, period: nvmlPeriod, grain: 1000, limit: b.limit(),
 	}
 	power := newSampler(boardPower{b}, nvmlPeriod, d.limit)
 	if gpu.HasCounter(ctx) {
@@ -113,7 +113,7 @@ func (m *Meter) newBoard(ctx context.Context, gpu *host.GPU) *device {
 func (m *Meter) newCard(c *amdCard) *device {
 	d := &device{
 		name: c.device(), label: c.label, kind: kindGPU, backend: HwmonCounter,
-		source: c, sleeps: func() bool { return c.awake() != nil }, restless: c.CanSleep(m.host.Sys),
+		source: c, sleeps: func() bool { return c.awake() != nil }, wake: c.wake, restless: c.CanSleep(m.host.Sys),
 		period: nvmlPeriod, grain: 1, limit: c.limit(),
 	}
 	if c.backend() != HwmonCounter {

@@ -12,11 +12,21 @@ import (
 func (m *Meter) Run(ctx context.Context) error {
 	var all errgroup.Group
 	learned := time.Now().Add(learning)
-	for _, d := range m.devices {
+	for _, d := range m.devices() {
 		if d.step != nil {
 			all.Go(func() error { m.follow(ctx, d, learned); return nil })
 		}
 	}
+	all.Go(func() error {
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case d := <-m.adopted:
+				all.Go(func() error { m.follow(ctx, d, time.Now().Add(learning)); return nil })
+			}
+		}
+	})
 	all.Go(func() error { m.heartbeats(ctx); return nil })
 	return all.Wait()
 }
@@ -26,6 +36,9 @@ const learning = 2 * time.Second
 
 // follow reads a counter as its stepper plans, while a window is open on it.
 func (m *Meter) follow(ctx context.Context, d *device, learned time.Time) {
+	if d.followed.Swap(true) {
+		return
+	}
 	for {
 		for m.look(ctx, d, learned) {
 		}

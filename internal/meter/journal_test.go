@@ -322,3 +322,36 @@ func TestJournalHasRoomForEachOwner(t *testing.T) {
 		})
 	})
 }
+
+// A power sensor tells nothing of the time when nobody looked.
+func TestSensorHasAGapWhileNoMeterRan(t *testing.T) {
+	lives(t, "amd", func(t *testing.T, sim *hostsim.Sim) {
+		me := meter.Viewer{UID: 7, Exact: true}
+		sim.SetLoad("gpu0", 1)
+		var id string
+		var drawn unit.Energy
+		live(t, sim, true, func(r *rig) {
+			time.Sleep(3 * time.Second)
+			before := sim.Truth("gpu0")
+			id = r.open(meter.OpenRequest{Owner: 7, Exact: true, Devices: []string{"gpu"}}).ID()
+			time.Sleep(20 * time.Second)
+			drawn = sim.Truth("gpu0") - before
+		})
+		time.Sleep(10 * time.Second)
+		live(t, sim, false, func(r *rig) {
+			w, err := r.Resume(id, me)
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := sim.Truth("gpu0")
+			time.Sleep(20 * time.Second)
+			drawn += sim.Truth("gpu0") - before
+			res := r.close(w, meter.CloseRequest{Synced: true})
+			has(t, res.Reasons, meter.ReasonRestarted, meter.ReasonGap)
+			if res.Coverage < 0.7 || res.Coverage > 0.85 || res.MaxGap < 9*time.Second {
+				t.Errorf("coverage %g, gap %v, %v", res.Coverage, res.MaxGap, res.Reasons)
+			}
+			within(t, "the time it was looked at", res.Gross, drawn, res.HalfWidth)
+		})
+	})
+}

@@ -16,17 +16,20 @@ type Meter struct {
 	host    *host.Host
 	opts    Options
 	log     *slog.Logger
-	began   time.Time // the grid of heartbeats starts here
-	devices []*device // in the order they are read; fixed
-	psys    *device   // nil where the platform has no counter
+	began   time.Time                 // the grid of heartbeats starts here
+	list    atomic.Pointer[[]*device] // in the order they are read; boards may come to it
+	adopted chan *device              // that have come since the start, to be followed
+	psys    *device                   // nil where the platform has no counter
 	dies    []*dies
-	sensors []Sensor // as found; readings may add a reason
 	power   atomic.Pointer[[]DevicePower]
 	wake    chan struct{} // a first window has opened
 	kept    shelves       // results of windows that have ended
 	journal *journal      // nil where windows do not survive the meter
 
+	adopting sync.Mutex // boards are taken in
+
 	mu        sync.Mutex // over what follows, held for microseconds
+	sensors   []Sensor   // as found; readings may add a reason
 	windows   map[string]*Window
 	owned     map[uint32]int
 	open      int // windows, also those not yet or no longer in the map
@@ -40,18 +43,16 @@ type Meter struct {
 // New finds the host's energy counters; a host with none is fine. The GPUs must have been opened.
 func New(ctx context.Context, h *host.Host, o Options, log *slog.Logger) (*Meter, error) {
 	m := &Meter{
-		host: h, opts: o.withDefaults(), log: log, began: time.Now(), wake: make(chan struct{}, 1),
+		host: h, opts: o.withDefaults(), log: log, began: time.Now(), wake: make(chan struct{}, 1), adopted: make(chan *device, maxBoards),
 		windows: map[string]*Window{}, owned: map[uint32]int{}, below: map[string]int{},
 	}
 	m.findCPU()
 	m.findGPUs(ctx)
 	m.recall()
 	for _, d := range m.all() {
-		if err := d.sample(ctx, 0); err != nil {
+		if err := d.begin(ctx); err != nil {
 			return nil, err
 		}
-		d.reported = d.line.stamp()
-		d.pass.began = d.line.now.at
 	}
 	m.compareDies(ctx)
 	m.publish()
@@ -61,9 +62,9 @@ func New(ctx context.Context, h *host.Host, o Options, log *slog.Logger) (*Meter
 // all returns the devices and the platform, which is read like one.
 func (m *Meter) all() []*device {
 	if m.psys == nil {
-		return m.devices
+		return m.devices()
 	}
-	return append(slices.Clip(m.devices), m.psys)
+	return append(slices.Clip(m.devices()), m.psys)
 }
 
 // busy reports whether a window is open on the device.
@@ -93,8 +94,8 @@ func (m *Meter) Tick(ctx context.Context) {
 
 // publish renews what Power returns.
 func (m *Meter) publish() {
-	all := make([]DevicePower, 0, len(m.devices))
-	for _, d := range m.devices {
+	all := make([]DevicePower, 0, len(m.devices()))
+	for _, d := range m.devices() {
 		if d.enter(context.Background()) != nil {
 			all = append(all, DevicePower{Device: d.name, Label: d.label, Backend: d.backend, Reason: ReasonHung})
 			continue
@@ -152,7 +153,7 @@ func (m *Meter) OpenCount() int {
 // Devices returns the names of the devices a window may charge.
 func (m *Meter) Devices() []string {
 	var names []string
-	for _, d := range m.devices {
+	for _, d := range m.devices() {
 		if !d.left.Load() {
 			names = append(names, d.name)
 		}

@@ -74,7 +74,9 @@ const passportWait = 100 * time.Millisecond
 
 // Sensors returns the passport of every energy counter, and of what is missing.
 func (m *Meter) Sensors() []Sensor {
+	m.mu.Lock()
 	all := slices.Clone(m.sensors)
+	m.mu.Unlock()
 	power := m.Power()
 	for i := range all {
 		s := &all[i]

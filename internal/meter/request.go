@@ -50,16 +50,20 @@ func (m *Meter) checkWatts(what string, watts map[string]float64) error {
 func amount(v float64) bool { return v >= 0 && !math.IsInf(v, 0) }
 
 func (m *Meter) device(name string) *device {
-	i := slices.IndexFunc(m.devices, func(d *device) bool { return d.name == name })
+	all := m.devices()
+	i := slices.IndexFunc(all, func(d *device) bool { return d.name == name })
 	if i < 0 {
 		return nil
 	}
-	return m.devices[i]
+	return all[i]
 }
 
 // unknown is the error for a device the host does not have.
 func (m *Meter) unknown(name string) error {
 	have := m.Devices()
+	if m.asleep() && strings.HasPrefix(name, "gpu/") {
+		return fmt.Errorf("device %q: a board sleeps, and is not woken unless the window may wake it: %w", clip(name), ErrUnknownDevice)
+	}
 	if len(have) == 0 {
 		return fmt.Errorf("device %q: this host has none: %w", clip(name), ErrUnknownDevice)
 	}
@@ -77,7 +81,7 @@ func (m *Meter) choose(names []string) (chosen []*device, absent []string, err e
 			return nil, nil, m.unknown(name)
 		}
 	}
-	for _, d := range m.devices {
+	for _, d := range m.devices() {
 		if !d.left.Load() && (slices.Contains(names, d.name) || slices.Contains(names, d.kind)) {
 			chosen = append(chosen, d)
 		}
@@ -85,7 +89,7 @@ func (m *Meter) choose(names []string) (chosen []*device, absent []string, err e
 	absent = m.mirrored(names)
 	for _, kind := range []string{"cpu", "gpu"} {
 		if slices.Contains(names, kind) && !slices.ContainsFunc(chosen, func(d *device) bool { return d.kind == kind }) {
-			absent = append(absent, whyNo(kind))
+			absent = append(absent, m.whyNo(kind))
 		}
 	}
 	return chosen, absent, nil
@@ -94,7 +98,7 @@ func (m *Meter) choose(names []string) (chosen []*device, absent []string, err e
 // byDefault returns every GPU that is awake, CPU packages and dram.
 func (m *Meter) byDefault() (chosen []*device, absent []string, err error) {
 	has := map[string]bool{}
-	for _, d := range m.devices {
+	for _, d := range m.devices() {
 		has[d.kind] = true
 		if !d.left.Load() && (d.kind != kindGPU || !d.sleeps()) {
 			chosen = append(chosen, d)
@@ -105,7 +109,7 @@ func (m *Meter) byDefault() (chosen []*device, absent []string, err error) {
 		absent = append(absent, ReasonNoPowercap)
 	}
 	if len(chosen) == 0 && !has["gpu"] { // a host may well have none, and then nothing is left out
-		absent = append(absent, ReasonNoGPU)
+		absent = append(absent, m.whyNo("gpu"))
 	}
 	return chosen, absent, nil
 }
@@ -122,7 +126,7 @@ func (m *Meter) Resolve(names []string) ([]string, error) {
 
 // mirrored says that a device of these is left out since it shows another one's counter.
 func (m *Meter) mirrored(names []string) []string {
-	for _, d := range m.devices {
+	for _, d := range m.devices() {
 		if d.left.Load() && (slices.Contains(names, d.name) || slices.Contains(names, d.kind)) {
 			return []string{ReasonMirrored}
 		}
@@ -130,9 +134,12 @@ func (m *Meter) mirrored(names []string) []string {
 	return nil
 }
 
-func whyNo(kind string) string {
-	if kind == "cpu" {
+func (m *Meter) whyNo(kind string) string {
+	switch {
+	case kind == kindCPU:
 		return ReasonNoPowercap
+	case m.asleep():
+		return ReasonSleeping
 	}
 	return ReasonNoGPU
 }

@@ -48,7 +48,7 @@ func (m *Meter) Running(ctx context.Context, v Viewer, fresh bool) []Running {
 		peeks[i] = make([]peek, len(w.charged()))
 	}
 	now := time.Now()
-	for _, d := range m.devices {
+	for _, d := range m.devices() {
 		d.peek(ctx, windows, peeks, fresh && v.Exact, now)
 	}
 	all := make([]Running, len(windows))

@@ -55,11 +55,16 @@ func (m *Meter) Open(ctx context.Context, r OpenRequest) (*Window, error) {
 	if err := m.check(r); err != nil {
 		return nil, err
 	}
-	devices, absent, err := m.choose(r.Devices)
-	if err != nil {
+	if err := m.admit(r.Owner); err != nil {
 		return nil, err
 	}
-	if err := m.admit(r.Owner); err != nil {
+	if err := m.wakeFor(ctx, r); err != nil {
+		m.withdraw(r.Owner)
+		return nil, fmt.Errorf("window %s: %w", r.Name, err)
+	}
+	devices, absent, err := m.choose(r.Devices)
+	if err != nil {
+		m.withdraw(r.Owner)
 		return nil, err
 	}
 	w := &Window{m: m, id: newID(), req: r, opened: time.Now(), gate: make(gate, 1), absent: absent}
@@ -225,11 +230,18 @@ func (m *Meter) admit(owner uint32) error {
 // dismiss forgets a window that has ended.
 func (m *Meter) dismiss(w *Window) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	delete(m.windows, w.id)
+	m.mu.Unlock()
+	m.withdraw(w.req.Owner)
+}
+
+// withdraw takes a window out of the count.
+func (m *Meter) withdraw(owner uint32) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.open--
-	if m.owned[w.req.Owner]--; m.owned[w.req.Owner] == 0 {
-		delete(m.owned, w.req.Owner)
+	if m.owned[owner]--; m.owned[owner] == 0 {
+		delete(m.owned, owner)
 	}
 }
 

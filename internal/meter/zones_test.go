@@ -233,7 +233,7 @@ func TestLimitComesFromTheLargestConstraint(t *testing.T) {
 	tr.put("intel-rapl:1", "constraint_0_power_limit_uw", "700000000")
 	tr.put("intel-rapl:1", "constraint_1_max_power_uw", "900000000")
 	m := tr.meter()
-	if a, b := m.devices[0].limit, m.devices[1].limit; a != unit.Kilowatt || b != 1350*unit.Watt {
+	if a, b := m.devices()[0].limit, m.devices()[1].limit; a != unit.Kilowatt || b != 1350*unit.Watt {
 		t.Errorf("limits %v and %v", a, b)
 	}
 }
