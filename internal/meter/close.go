@@ -100,7 +100,7 @@ func (p *part) leave(at time.Time) end {
 // part takes the window off the timeline.
 func (p *part) part(e *end, until stamp, f forecast) {
 	e.gross = p.device.line.leave(&p.member, until, p.step(), f)
-	e.last = p.stage(e.span)
+	e.last = p.sinceTold(e.span)
 	e.share = max(e.share, ratio(float64(e.gross), float64(e.total)))
 }
 
@@ -160,7 +160,7 @@ func (p *part) sureness(e *end, until time.Time) {
 	switch {
 	case d.sampler != nil:
 		p.integrated(e)
-	case d.witness != nil && !p.heard.at.IsZero():
+	case d.witness != nil && p.heard != nil && !p.heard.at.IsZero():
 		p.compare(e)
 	}
 }
@@ -169,8 +169,12 @@ func (p *part) sureness(e *end, until time.Time) {
 func (p *part) integrated(e *end) {
 	sensor := p.device.sampler.sum.sensor
 	now := p.device.sampler.sum.mark()
-	f := sensor.between(p.heard, now)
-	late := (now.power - p.heard.power).Over((sensor.update + sensor.averaging) / 2)
+	var heard powerMark
+	if p.heard != nil {
+		heard = *p.heard
+	}
+	f := sensor.between(heard, now)
+	late := (now.power - heard.power).Over((sensor.update + sensor.averaging) / 2)
 	e.doubt = math.Hypot(e.doubt, float64(f.half)) + float64(abs(late))
 	e.rough = false
 	e.gain = powerGain
@@ -191,7 +195,7 @@ func (p *part) compare(e *end) {
 	if e.elapsed < compareFrom {
 		return
 	}
-	f := p.device.witness.since(p.heard)
+	f := p.device.witness.since(*p.heard)
 	lo, hi := p.device.step.powers()
 	f.half += unit.Power(hi - lo).Over(2 * e.period)
 	counter := sourceFigure{e.total, unit.Energy(e.steps()) + e.power.Over(e.took+e.blur), e.known}

@@ -355,8 +355,9 @@ func (p *part) record(device int, ns func(time.Time) int64) partRecord {
 	if p.joined {
 		r.At, r.Totals = ns(p.opened.at), p.opened.record()
 		r.Blur, r.Before, r.Took, r.Portion = int64(p.blur), p.before, int64(p.took), round6(p.portion)
-		own := p.told.own
-		r.Told = [5]float64{float64(p.told.gross), round6(p.told.seconds), round6(own.uj), round6(own.err), round6(own.missing)}
+		if t := p.told; t != nil {
+			r.Told = [5]float64{float64(t.gross), round6(t.seconds), round6(t.own.uj), round6(t.own.err), round6(t.own.missing)}
+		}
 	}
 	return r
 }

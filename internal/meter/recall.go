@@ -157,7 +157,7 @@ func (p *part) resume(r *partRecord, at func(int64) time.Time) {
 		p.opened.totals = r.Totals.totals()
 	}
 	p.blur, p.before, p.took, p.portion = time.Duration(r.Blur), r.Before, time.Duration(r.Took), r.Portion
-	p.told = span{unit.Energy(r.Told[0]), r.Told[1], ownFloor{uj: r.Told[2], err: r.Told[3], missing: r.Told[4]}}
+	p.told = &span{unit.Energy(r.Told[0]), r.Told[1], ownFloor{uj: r.Told[2], err: r.Told[3], missing: r.Told[4]}}
 	p.falls = -1 // where in a step of the counter it began is not known any longer
 }
 

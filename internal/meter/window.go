@@ -39,11 +39,11 @@ type part struct {
 	took    time.Duration              // by the reading it opened with
 	portion float64                    // of the device's energy, just after it opened
 	falls   int                        // of the stepper, when it opened
-	told    span                       // what its stages so far were said to be
+	told    *span                      // what its stages so far were said to be; nil before the first
 	book    *floorBook                 // the floors known when it opened; nil where its device has none
 	level   restState                  // of the board, when it opened
 	books   *atomic.Pointer[floorBook] // where the floors will be, of a window that outlived its meter
-	heard   powerMark                  // the power sensor's newest sample, when it opened
+	heard   *powerMark                 // the power sensor's newest sample, when it opened; nil where there is none
 	early   bool                       // it opened before the counter's steps were known
 }
 
@@ -162,7 +162,7 @@ func (p *part) join(at time.Time) {
 		p.took += s.blur(at)
 	}
 	if sensor := d.sensor(); sensor != nil {
-		p.heard = sensor.sum.mark()
+		p.heard = new(sensor.sum.mark())
 	}
 }
 
@@ -354,9 +354,17 @@ func (p *part) mark(ctx context.Context, asked time.Time) (span, error) {
 // stage is what a window's charge has grown by since the stage before. A stage whose end was not read yet when it was
 // told makes the next one more or less.
 func (p *part) stage(charged span) span {
-	s := span{charged.gross - p.told.gross, charged.seconds - p.told.seconds, charged.own.since(p.told.own)}
-	p.told = charged
+	s := p.sinceTold(charged)
+	p.told = &charged
 	return s
+}
+
+// sinceTold is what the stage that is under way has come to.
+func (p *part) sinceTold(charged span) span {
+	if p.told == nil {
+		return charged
+	}
+	return span{charged.gross - p.told.gross, charged.seconds - p.told.seconds, charged.own.since(p.told.own)}
 }
 
 // charge is what the window has come to at a place, with what is expected on top.
