@@ -24,14 +24,17 @@ const windowAtLeast = 2 * time.Second
 
 // trial sets a state, lets it settle, and has the caller run the workload in an exact window.
 func (t *sweep) trial(ctx context.Context, at []int) (tune.Sample, error) {
+	began := time.Now()
 	t.window++
 	point := pointAt(t.rest, t.axes, at)
 	if err := t.set(ctx, point); err != nil {
 		return tune.Sample{}, err
 	}
+	quiet, settling := t.d.cpuTime(), time.Now()
 	if err := sleep(ctx, settle); err != nil {
 		return tune.Sample{}, err
 	}
+	foreign := foreignLoad(quiet, t.d.cpuTime(), time.Since(settling).Seconds())
 	before, err := t.verify(ctx, point)
 	if err != nil {
 		return tune.Sample{}, err
@@ -41,7 +44,8 @@ func (t *sweep) trial(ctx context.Context, at []int) (tune.Sample, error) {
 		return tune.Sample{}, err
 	}
 	after, err := t.verify(ctx, point)
-	for _, void := range []string{before, after} {
+	sample.Took = time.Since(began)
+	for _, void := range []string{before, after, foreign} {
 		if sample.Void == "" {
 			sample.Void = void
 		}
@@ -94,6 +98,7 @@ func (t *sweep) verify(ctx context.Context, p levers.Point) (void string, err er
 		void = t.lease.void
 		for _, st := range s.bank.States(ctx) {
 			want, moved := p.Value(st.Name)
+			asked := want
 			// A board that refuses the very end of its range got the next value inside, where the range is now known to end.
 			if inside, _, err := st.Span.Clamp(want); moved && err == nil {
 				want = inside
@@ -102,6 +107,8 @@ func (t *sweep) verify(ctx context.Context, p levers.Point) (void string, err er
 			case !moved:
 			case st.Err != nil:
 				void = fmt.Sprintf("%s: %v", st.Name, st.Err)
+			case st.State == levers.Yielded: // its span now ends where the other has set it, so that all would seem well
+				void = fmt.Sprintf("%s reads %s, not %s: someone else set it", st.Name, st.Value, asked)
 			case st.Value != want:
 				void = fmt.Sprintf("%s reads %s, not %s: someone else set it", st.Name, st.Value, want)
 			}
@@ -139,7 +146,7 @@ const maxStall = 0.02
 func (t *sweep) sampleOf(r meter.Result, work TuneWork) tune.Sample {
 	s := tune.Sample{
 		Work: work.Amount, Seconds: r.Duration.Seconds(),
-		Joules: joulesOf(r.Gross, t.plan.Base, r.Duration),
+		Joules: joulesOf(r.Gross, t.plan.Base, r.Duration), AchievedBy: make([]float64, len(t.axes)),
 	}
 	if len(r.Devices) == 0 {
 		s.Joules = math.NaN() // base watts alone are no measurement
@@ -151,8 +158,14 @@ func (t *sweep) sampleOf(r meter.Result, work TuneWork) tune.Sample {
 		s.Void = fmt.Sprintf("lasted %v, shorter than the %v asked for", r.Duration.Round(time.Millisecond), t.atLeast)
 	}
 	for _, dev := range r.Devices {
+		watts := dev.Gross.Per(r.Duration).Watts()
 		if strings.HasPrefix(dev.Device, "gpu/") {
-			s.Achieved += dev.Gross.Per(r.Duration).Watts()
+			s.Achieved += watts
+		}
+		for i, a := range t.axes {
+			if a.moves(dev.Device) {
+				s.AchievedBy[i] += watts
+			}
 		}
 		switch {
 		case slices.ContainsFunc(dev.Reasons, blind):
