@@ -73,7 +73,9 @@ func TestASweepOfABoardWithoutACounterAppliesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := machine(t, "workstation")
 		found := sim.Settings()
-		sim.FailGPU(a40, "energy", host.ErrNotSupported)
+		for _, call := range []string{"energy", "power"} { // neither a counter nor a sensor of its power
+			sim.FailGPU(a40, call, host.ErrNotSupported)
+		}
 		d, stop := start(t, sim, config.Default())
 		r, err := d.Tune(t.Context(), gpuSweep(), worker{t: t, sim: sim})
 		if err != nil || r.Verdict() != tune.NoEnergy || r.Applied || r.Result.Windows > 12 {
