@@ -232,7 +232,7 @@ func FuzzSession(f *testing.F) {
 	full := openCommand(5, "w", "cpu")
 	full.GetOpen().WaitEdge, full.GetOpen().Weight, full.GetOpen().HintJoulesPerUnit, full.GetOpen().Unit = true, 0.5, 2, "token"
 	full.GetOpen().IdleWatts, full.GetOpen().IdleWattsUncertainty = map[string]float64{"cpu": 9}, map[string]float64{"cpu": 1}
-	for _, m := range []*qunerv1.SessionRequest{openCommand(1, "w"), openCommand(2, "", "gpu"), markCommand(3, "x", "y"), closeCommand(4, "x", true), full, {}} {
+	for _, m := range []*qunerv1.SessionRequest{openCommand(1, "w"), openCommand(2, "", "gpu"), markCommand(3, "x", "y"), closeCommand(4, "x", true), full, {}, {Seq: 6, Command: &qunerv1.SessionRequest_Resume{Resume: &qunerv1.ResumeWindow{Id: "x"}}}} {
 		data, err := proto.Marshal(m)
 		if err != nil {
 			f.Fatal(err)
