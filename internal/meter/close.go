@@ -151,7 +151,8 @@ func (p *part) sureness(e *end, until time.Time) {
 	}
 	lo, hi := s.powers()
 	e.power = max(e.power, unit.Power(hi), unit.Power(p.cut.hi))
-	e.rough = s.off || p.falls != s.falls
+	e.rough = s.off || p.falls != s.falls || len(s.raw) > 0
+	e.power = max(e.power, s.strongest())
 	e.doubt = math.Hypot(p.cut.doubt(lo, hi), s.tail(until))
 	e.took += s.blur(until)
 	if p.early {

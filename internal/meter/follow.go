@@ -56,15 +56,20 @@ func (m *Meter) look(ctx context.Context, d *device, learned time.Time) bool {
 		return ctx.Err() == nil
 	}
 	at, on := d.step.plan(time.Now(), learned)
+	if on && time.Until(at) > listenRoom {
+		d.listen(ctx)
+	}
 	d.gate.leave()
 	if !on || !sleepUntil(ctx, at) || d.enter(ctx) != nil {
 		return on && ctx.Err() == nil
 	}
 	defer d.gate.leave()
 	d.take(d.source.energy(ctx))
-	d.listen(ctx)
 	return ctx.Err() == nil
 }
+
+// listenRoom is more than looking at a power sensor takes: it is not to make the next reading late.
+const listenRoom = 5 * time.Millisecond
 
 // sleepUntil waits for a moment; it reports false when the context ends first.
 func sleepUntil(ctx context.Context, at time.Time) bool {

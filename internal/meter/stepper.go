@@ -88,6 +88,7 @@ func (s *stepper) observe(l sight) {
 		if len(s.raw) > 0 {
 			s.found = s.blur(l.got)
 		}
+		s.since = l.got
 		for _, r := range s.raw {
 			s.onGrid(r)
 		}
@@ -195,13 +196,11 @@ func (s *stepper) turnOff(l sight) {
 // onGrid places a reading at the step it is from.
 func (s *stepper) onGrid(l sight) {
 	at, ok := s.steps.before(l)
-	if !ok {
-		switch {
-		case !s.hasKnot || s.knot.at.Before(at.Add(-s.period()*3/2)):
-			return // on either side of a step, and nothing to tell by
-		case l.value == s.knot.value:
-			return
-		}
+	if s.hasKnot && s.active && l.value == s.knot.value {
+		return // no step since, though one may be due
+	}
+	if !ok && (!s.hasKnot || s.knot.at.Before(at.Add(-s.period()*3/2))) {
+		return // on either side of a step, and nothing to tell by
 	}
 	s.place(l, at)
 }
@@ -262,55 +261,12 @@ func (s *stepper) flush(after float64) {
 	s.before = s.mean
 }
 
-// outlook is what is expected of the time from the timeline's base to a moment, as far as one may expect anything.
-func (s *stepper) outlook(until time.Time) profile {
-	line := &s.device.line
-	if s.off || !line.counter.hasBase || s.device.last.err != nil {
-		return nil
-	}
-	base := line.counter.base
-	if n := len(s.raw); n > 0 {
-		last := s.raw[n-1]
-		if last.value < base.value || !last.asked.After(base.at) {
-			return nil
-		}
-		p := float64(last.value-base.value) / last.asked.Sub(base.at).Seconds()
-		return profile{{until, p, p}}
-	}
-	var p profile
-	at := base.at
-	if s.pending {
-		p = stepProfile(at, s.knot.at, s.before, s.mean, -1)
-		at = s.knot.at
-	}
-	if end := minTime(until, at.Add(s.period()*3/2)); end.After(at) {
-		p = append(p, piece{end, s.level, s.level})
-	}
-	return p
-}
-
-// tail is how much of the energy of a window that ends now is expected rather than read, in µJ, as the half-width of what
-// it can be wrong by.
-func (s *stepper) tail(until time.Time) float64 {
-	lo, hi := s.powers()
-	if len(s.raw) > 0 || !s.hasKnot {
-		return hi * s.period().Seconds()
-	}
-	return max(hi-s.level, s.level-lo, 0) * max(0, until.Sub(s.knot.at).Seconds())
-}
-
 // blur is how far off the moments of the counter's steps may be, once they are known.
 func (s *stepper) blur(now time.Time) time.Duration {
 	if s.off || s.sampler || !s.steps.steady(now) {
 		return 0
 	}
-	return (s.steps.hi - s.steps.lo) / 2
-}
-
-// powers is between what the device's power is expected to be, in µW.
-func (s *stepper) powers() (lo, hi float64) {
-	lo, hi = s.seen.span()
-	return min(lo, s.before, s.level), max(hi, s.before, s.level)
+	return (s.steps.hi-s.steps.lo)/2 + s.steps.jitter
 }
 
 // live reports whether an edge may lie between readings: the follower is at work and has seen the last step.
@@ -341,7 +297,7 @@ func (s *stepper) plan(now, calibrate time.Time) (at time.Time, on bool) {
 	case s.searching(now) > max(8*s.period(), 2*time.Second) && !s.steps.steady(now) && s.steps.searched > 500:
 		return now.Add(s.period() / 2), true // it does not move
 	}
-	return s.steps.next(now, s.count), true
+	return s.steps.next(now, s.count, s.knot.at), true
 }
 
 // idle ends a time of following.

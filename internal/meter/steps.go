@@ -239,10 +239,10 @@ func (s *steps) fine() time.Duration { return max(s.period/500, 100*time.Microse
 // near reports whether the next step can be told well enough to look for it there.
 func (s *steps) near(now time.Time) bool { return s.locked && s.width(now) <= s.period/8 }
 
-// steady reports whether readings can be put on the grid: the phase is known finely, or as well as it can be here, where
-// readings come late, after some steps.
+// steady reports whether readings can be put on the grid: the phase is known finely, or after some steps as well as it can
+// be here, where readings come late or steps do.
 func (s *steps) steady(now time.Time) bool {
-	return s.near(now) && (s.hi-s.lo <= 2*s.fine() || s.met >= 3 && s.hi-s.lo <= s.period/40+2*s.jitter)
+	return s.near(now) && (s.hi-s.lo <= 2*s.fine() || s.met >= 3)
 }
 
 // poll is the time between readings while a step is searched for.
@@ -253,14 +253,18 @@ func (s *steps) poll() time.Duration {
 	return min(2*time.Millisecond, max(s.period/64, time.Millisecond/4))
 }
 
-// next returns when to read next for the most knowledge at the least cost. n counts the steps followed.
-func (s *steps) next(now time.Time, n int) time.Time {
+// next returns when to read next for the most knowledge at the least cost. n counts the steps followed, and known is the
+// newest of them: one that was missed is read at once, while the counter still shows it.
+func (s *steps) next(now time.Time, n int, known time.Time) time.Time {
 	if !s.near(now) {
 		return now.Add(s.poll())
 	}
 	step := s.nearest(now)
 	if !step.Add(s.hi).After(now) {
 		step = step.Add(s.period)
+	}
+	if s.steady(now) && step.Sub(known) > 3*s.period/2 {
+		return maxTime(now, s.last.got.Add(s.poll()))
 	}
 	margin := min(s.period/64, 200*time.Microsecond)
 	early, mid, late := step.Add(s.lo-margin), step.Add((s.lo+s.hi)/2), step.Add(s.hi+margin)

@@ -86,13 +86,14 @@ func (r *Report) Bars() []Bar {
 	all = append(all, at[WaitEdge][0].bar("1 s at 100 ms with wait_edge: mean error", 1, "≤ 1 %", 0.01)...)
 	all = append(all, at[WaitEdge][1].bar("  half-width", 1, "≤ 1 %", 0.01)...)
 	all = append(all, known.bar("under 3 steps: unknown", -1, "100 %", -1)...)
-	all = append(all, unbound.bar("  upper bound untrue", 1, "≤ 5 %", 0.05)...) // an edge asked for in the very moment of a step may get the one after
+	all = append(all, unbound.bar("  upper bound untrue", 1, "0 %", 0)...)
 	var bounds worst
 	if unknown > 0 {
 		bounds.see(float64(above)/float64(unknown), fmt.Sprintf("%d windows", unknown))
 	}
 	all = append(all, bounds.bar("3 steps and more, unknown: upper bound untrue", 1, "≤ 5 %", 0.05)...)
-	return append(all, astray.bar("wait_edge: ends elsewhere than at the next step", 1, "≤ 5 %", 0.05)...) // an edge asked for in the very moment of a step may get the one after
+	// An edge asked for in the very moment of a step may get the one after.
+	return append(all, astray.bar("wait_edge: ends elsewhere than at the next step", 1, "≤ 5 %", 0.05)...)
 }
 
 // width is the mean half-width; without a measurement there is no width, which is too wide.
