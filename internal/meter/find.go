@@ -77,10 +77,13 @@ func (m *Meter) findGPUs(ctx context.Context) {
 		m.log.Warn("graphics cards cannot all be read", "err", err)
 	}
 	for _, c := range cards {
-		m.sense(c.passport())
+		s := c.passport()
 		if !c.apu {
-			m.add(m.newCard(c))
+			d := m.newCard(c)
+			m.add(d)
+			s.Limit, s.Resolution = d.limit, d.grain
 		}
+		m.sense(s)
 	}
 	if len(m.host.GPUs.All())+len(cards) > 0 {
 		return

@@ -169,7 +169,9 @@ func TestACellCanBeRepeated(t *testing.T) {
 	c := Cell{Load: Constant, Step: 100 * time.Millisecond, Window: time.Second, Mode: Plain}
 	first := measure(c, Options{Seed: 1}, 0)
 	// Which of two goroutines reads first in one moment may differ, and with it how wide an interval is.
-	alike := func(a, b Figure) bool { return a.Truth == b.Truth && a.Difference == b.Difference && a.Short == b.Short }
+	alike := func(a, b Figure) bool {
+		return a.Truth == b.Truth && a.Difference == b.Difference && a.Short == b.Short
+	}
 	if again := measure(c, Options{Seed: 1}, 0); !slices.EqualFunc(first, again, alike) {
 		t.Errorf("%v\nand then\n%v", first, again)
 	}
