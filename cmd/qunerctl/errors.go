@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc/codes"
@@ -125,6 +127,9 @@ func (a *app) classify(cmd *cobra.Command, err error) *failure {
 // answered finds the exit status and the remedy of a daemon's answer.
 func (a *app) answered(cmd *cobra.Command, s *status.Status) *failure {
 	said := errors.New(s.Message())
+	if odd := slices.IndexFunc(a.args, func(w string) bool { return !utf8.ValidString(w) }); odd >= 0 && s.Code() == codes.Internal {
+		return &failure{error: fmt.Errorf("%s: allowed is UTF-8", quote(a.args[odd])), code: exitUsage, hint: cmd.CommandPath() + " --help"}
+	}
 	switch s.Code() {
 	case codes.Canceled:
 		return &failure{error: errors.New("interrupted"), code: exitInterrupted}

@@ -137,6 +137,8 @@ func (a *app) refusedHint(cmd *cobra.Command, said string) string {
 	switch {
 	case strings.Contains(said, "at work"):
 		return "measure when it is at rest, or leave it out: --devices names those to measure"
+	case strings.Contains(said, "no energy counter"):
+		return "qunerctl doctor shows each counter with its reason"
 	case strings.Contains(said, "no lever"):
 		return "qunerctl doctor shows each lever with its reason"
 	case strings.Contains(said, "paused"):

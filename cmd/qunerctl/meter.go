@@ -162,7 +162,7 @@ func (a *app) meter(cmd *cobra.Command, f *meterFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	result, closeOutput, err := resultScreen(f.output, a.err)
+	result, closeOutput, err := resultScreen(ctx, f.output, a.err)
 	if err != nil {
 		return meterFailure(err)
 	}
@@ -265,15 +265,28 @@ func rootCause(err error) error {
 }
 
 // resultScreen is where the result goes.
-func resultScreen(path string, otherwise *screen) (s *screen, closeIt func(), err error) {
+func resultScreen(ctx context.Context, path string, otherwise *screen) (s *screen, closeIt func(), err error) {
 	if path == "" {
 		return otherwise, func() {}, nil
 	}
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_CLOEXEC, 0o666)
-	if err != nil {
-		return nil, nil, err
+	type opened struct {
+		file *os.File
+		err  error
 	}
-	return &screen{Writer: io.Writer(file)}, func() { _ = file.Close() }, nil
+	done := make(chan opened, 1)
+	go func() { // a named pipe is open when somebody reads it, as it is with a shell's >
+		file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_CLOEXEC, 0o666)
+		done <- opened{file, err}
+	}()
+	select {
+	case o := <-done:
+		if o.err != nil {
+			return nil, nil, o.err
+		}
+		return &screen{Writer: io.Writer(o.file)}, func() { _ = o.file.Close() }, nil
+	case <-ctx.Done():
+		return nil, nil, &failure{error: fmt.Errorf("%s: interrupted while nobody read this pipe", quote(path)), code: exitInterrupted}
+	}
 }
 
 // runForwarding runs cmd, hands the signals it gets on to it, and returns its status as a shell would: 128+n if signal

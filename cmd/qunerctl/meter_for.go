@@ -62,7 +62,7 @@ func (a *app) meterFor(cmd *cobra.Command, f *meterFlags) error {
 		_ = errors.As(err, &said)
 		return said
 	}
-	result, closeOutput, err := resultScreen(f.output, a.out)
+	result, closeOutput, err := resultScreen(ctx, f.output, a.out)
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -188,7 +187,7 @@ func (a *app) sumPage(l *qunerv1.ListResponse) {
 	if s.JoulesPerUnit != nil {
 		rows = append(rows, []cell{heading("per " + singular(s.GetUnit())),
 			text(quantity(s.GetJoulesPerUnit(), s.GetJoulesPerUnitHalfWidth(), "J") +
-				"   (" + strconv.FormatFloat(s.GetWork(), 'f', -1, 64) + " " + orWord(s.GetUnit(), "units") + ")")})
+				"   (" + amount(s.GetWork()) + " " + orWord(s.GetUnit(), "units") + ")")})
 	}
 	if t := s.GetTerms(); t != nil {
 		rows = append(rows, []cell{heading("±"), text(termsWords(t))})
@@ -198,8 +197,11 @@ func (a *app) sumPage(l *qunerv1.ListResponse) {
 		a.out.para("  note: ", plain, plural(n, "window")+" of these cannot be told from nothing each by itself; the sum holds what they showed")
 	}
 	if n := int(s.GetUnmeasured()); n > 0 {
-		a.out.para("  note: ", plain, fmt.Sprintf("of %s a device was not measured, and is not in the sum: at most %s in all",
-			plural(n, "window"), joules(s.GetUpperBoundUj(), 0)))
+		said := fmt.Sprintf("of %s a device was not measured, and is not in the sum", plural(n, "window"))
+		if s.UpperBoundUj != nil {
+			said += fmt.Sprintf(": at most %s in all", joules(s.GetUpperBoundUj(), 0))
+		}
+		a.out.para("  note: ", plain, said)
 	}
 	if !s.GetAboveIdle() && s.EnergyUj != nil {
 		a.out.para("  note: ", plain, "not every device had an idle floor: the sum holds what the machine burns at rest too")

@@ -44,7 +44,7 @@ func (a *app) meterPage(cmd *cobra.Command, s *screen, r client.Result, of meter
 			cost = quantity(j, half, "J")
 		}
 		rows = append(rows, []cell{heading("per " + singular(w.GetUnit())),
-			text(cost + "   (" + strconv.FormatFloat(w.GetWork(), 'f', -1, 64) + " " + orWord(w.GetUnit(), "units") + ")")})
+			text(cost + "   (" + amount(w.GetWork()) + " " + orWord(w.GetUnit(), "units") + ")")})
 	}
 	if w.PlatformUj != nil {
 		rows = append(rows, []cell{heading("platform"), text(joules(w.GetPlatformUj(), 0) + " by psys (mainboard, CPU), not in the sum")})

@@ -100,11 +100,23 @@ func TestQuantityShowsNoMoreDigitsThanItsInterval(t *testing.T) {
 		{0, 0, "0 J"},
 		{0, 3, "0 J ± 3 J"},
 		{9.99, 120, "10 J ± 120 J"},
+		{212.04, 0.0264, "212.04 J ± 0.03 J"},
+		{2797, 3.6, "2797 J ± 4 J"},
+		{4.2e-307, 6e-310, "4.2e-307 J ± 6e-310 J"},
+		{4.1e301, 0, "4.1e+301 J"},
 		{74.87, math.Inf(1), "74.87 J ± ?"},
 		{74.87, math.NaN(), "74.87 J ± ?"},
 	} {
 		if got := quantity(c.v, c.half, "J"); got != c.want {
 			t.Errorf("%g ± %g prints %q, want %q", c.v, c.half, got, c.want)
+		}
+	}
+}
+
+func TestAmountsOfWorkFitALine(t *testing.T) {
+	for work, want := range map[float64]string{20: "20", 123456789.125: "123456789.125", 1e308: "1e+308", 1e-300: "1e-300"} {
+		if got := amount(work); got != want {
+			t.Errorf("%g prints %q, want %q", work, got, want)
 		}
 	}
 }

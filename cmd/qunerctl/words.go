@@ -74,6 +74,11 @@ func quantity(v, half float64, unitName string) string {
 	}
 	prefix, size := "", 1.0
 	switch a := math.Abs(v); {
+	case a >= 1e12 || a < 1e-9 && a > 0: // no prefix reaches so far
+		if half <= 0 {
+			return fmt.Sprintf("%.4g %s", v, unitName)
+		}
+		return fmt.Sprintf("%.4g %s ± %.2g %s", v, unitName, half, unitName)
 	case a >= 1e7:
 		prefix, size = "M", 1e6
 	case a >= 1e4:
@@ -86,13 +91,22 @@ func quantity(v, half float64, unitName string) string {
 	v, half = v/size, half/size
 	digits := decimals(v, 4)
 	if half > 0 {
-		digits = min(digits, decimals(half, 2))
+		// An interval is never shown as nothing, if that takes a digit more than four.
+		digits = max(min(digits, decimals(half, 2)), decimals(half, 1))
 	}
 	number := strings.Replace(strconv.FormatFloat(v, 'f', digits, 64), "-", minus, 1)
 	if half <= 0 {
 		return number + " " + prefix + unitName
 	}
 	return fmt.Sprintf("%s %s%s ± %s %s%s", number, prefix, unitName, strconv.FormatFloat(half, 'f', digits, 64), prefix, unitName)
+}
+
+// amount prints how much work was done: all digits, unless they were a line of noughts.
+func amount(work float64) string {
+	if work >= 1e15 || work < 1e-6 {
+		return strconv.FormatFloat(work, 'g', -1, 64)
+	}
+	return strconv.FormatFloat(work, 'f', -1, 64)
 }
 
 // finite tells whether a figure is one.

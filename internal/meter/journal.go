@@ -126,7 +126,7 @@ type partRecord struct {
 	Level   restState    `json:"level,omitempty"`
 }
 
-var errJournalFull = errors.New("more windows are open than there is room for in 1 MiB")
+var errJournalFull = errors.New("more windows are open than there is room for in 1 MiB; each owner's oldest are there first")
 
 // openJournal is where the meter writes its windows down.
 func (m *Meter) openJournal() *journal {
@@ -176,7 +176,7 @@ func (m *Meter) writeJournal(ctx context.Context) {
 	m.mu.Unlock()
 	switch {
 	case err != nil && (was == nil || was.Error() != err.Error()):
-		m.log.Warn("open windows are not written down and will not survive a restart", "err", err)
+		m.log.Warn("open windows are not all written down, and will not all survive a restart", "err", err)
 	case err == nil && was != nil:
 		m.log.Info("open windows are written down again")
 	}

@@ -41,10 +41,13 @@ func (w *Window) result(r CloseRequest, asked time.Time, ends []end) Result {
 	return res
 }
 
+// mostEstimate is what no host has used in a day, in joules: a hint that comes to more is none.
+const mostEstimate = 1e12
+
 // count tells the result of the work, and makes an estimate of the hint where nothing was measured.
 func (res *Result) count(work, hint float64) {
 	res.Work = work
-	if joules := hint * work; res.Method == Unknown && joules > 0 {
+	if joules := hint * work; res.Method == Unknown && joules > 0 && joules <= mostEstimate {
 		res.estimate(unit.FromJoules(joules))
 	}
 	if work > 0 && res.Method != Unknown {

@@ -21,8 +21,9 @@ type Sum struct {
 	Known     bool // something was measured
 	AboveIdle bool // every device of every window had a floor
 	Terms     Terms
-	// UpperBound is Energy and HalfWidth with what was not measured at its most.
-	UpperBound unit.Energy
+	// UpperBound is Energy and HalfWidth with what was not measured at its most; when HasUpperBound.
+	UpperBound    unit.Energy
+	HasUpperBound bool // of all that was not measured it is known what it was at most
 
 	Work             float64 // 0 where units differ, or a window was told of none
 	Unit             string
@@ -35,7 +36,7 @@ type Sum struct {
 // their own and add in quadrature. A floor that is wrong is wrong in each window that it was taken off, and so is a
 // sensor's gain: they add linearly for each certificate, and for each sensor, and in quadrature between those.
 func SumOf(results []Result) Sum {
-	s := Sum{Windows: len(results), AboveIdle: len(results) > 0}
+	s := Sum{Windows: len(results), AboveIdle: len(results) > 0, HasUpperBound: len(results) > 0}
 	var edges, clocks float64
 	var unseenMost unit.Energy
 	floors, gains := map[string]float64{}, map[string]float64{}
@@ -44,11 +45,13 @@ func SumOf(results []Result) Sum {
 		s.Duration += r.Duration
 		s.count(r, i == 0)
 		small, missing := false, len(r.Devices) == 0
+		s.HasUpperBound = s.HasUpperBound && !missing
 		for j := range r.Devices {
 			d := &r.Devices[j]
 			if d.Method == Unknown && d.Coverage <= 0 {
 				missing = true
 				unseenMost += d.bound
+				s.HasUpperBound = s.HasUpperBound && d.bound > 0
 				continue
 			}
 			s.Known = true

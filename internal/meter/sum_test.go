@@ -65,10 +65,10 @@ func TestSumsSayWhatTheyLack(t *testing.T) {
 	lost.Devices[0] = DeviceEnergy{Device: "gpu/a", Method: Unknown, FloorFrom: floorNone, bound: 300 * unit.Joule}
 	lost.Work = 0
 	s := SumOf([]Result{figureOf(10, 1, 2, "a"), lost})
-	if s.Unmeasured != 1 || s.Energy != 10*unit.Joule || s.Work != 0 || s.HasPerUnit || s.UpperBound < 310*unit.Joule || !s.Known {
+	if s.Unmeasured != 1 || s.Energy != 10*unit.Joule || s.Work != 0 || s.HasPerUnit || s.UpperBound < 310*unit.Joule || !s.HasUpperBound || !s.Known {
 		t.Errorf("%+v", s)
 	}
-	if s := SumOf([]Result{lost, {}}); s.Known || s.AboveIdle || s.Unmeasured != 2 || s.UpperBound != 300*unit.Joule {
+	if s := SumOf([]Result{lost, {}}); s.Known || s.AboveIdle || s.Unmeasured != 2 || s.HasUpperBound {
 		t.Errorf("nothing: %+v", s)
 	}
 	if s := SumOf(nil); s.Known || s.AboveIdle || s.Windows != 0 {

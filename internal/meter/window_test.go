@@ -219,6 +219,10 @@ func TestHostWithoutCountersIsServed(t *testing.T) {
 		if res.Method != meter.Estimated || res.Energy != 500*unit.Joule || res.HalfWidth == 0 {
 			t.Errorf("%+v", res)
 		}
+		w = r.open(meter.OpenRequest{HintJoulesPerUnit: 0.5, Unit: "token"})
+		if res = r.close(w, meter.CloseRequest{Work: 1e308}); res.Method != meter.Unknown || res.HasPerUnit {
+			t.Errorf("an estimate beyond all measure: %+v", res)
+		}
 		w = r.open(meter.OpenRequest{})
 		if _, err := w.Close(context.Background(), meter.CloseRequest{RequireSampled: true}); !errors.Is(err, meter.ErrNotSampled) {
 			t.Errorf("required sampled: %v", err)

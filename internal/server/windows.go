@@ -177,7 +177,7 @@ func sumOut(s meter.Sum) *qunerv1.WindowSum {
 		Windows: uint32(s.Windows), Small: uint32(s.Small), Unmeasured: uint32(s.Unmeasured), //nolint:gosec // bounded by what is kept
 		DurationNs: int64(s.Duration), EnergyUj: joules(s.Energy), HalfWidthUj: joules(s.HalfWidth),
 		GrossUj: joules(s.Gross), FloorUj: joules(s.Floor), AboveIdle: s.AboveIdle,
-		UpperBoundUj: known(int64(s.UpperBound), s.Windows > 0), Work: s.Work, Unit: s.Unit,
+		UpperBoundUj: known(int64(s.UpperBound), s.HasUpperBound), Work: s.Work, Unit: s.Unit,
 	}
 	if s.Known {
 		out.Terms = termsOut(s.Terms)

@@ -566,7 +566,7 @@ type WindowSum struct {
 	FloorUj                *int64                 `protobuf:"varint,8,opt,name=floor_uj,json=floorUj,proto3,oneof" json:"floor_uj,omitempty"`
 	AboveIdle              bool                   `protobuf:"varint,9,opt,name=above_idle,json=aboveIdle,proto3" json:"above_idle,omitempty"`                   // every device of every window had a floor
 	Terms                  *Terms                 `protobuf:"bytes,10,opt,name=terms,proto3" json:"terms,omitempty"`                                            // the parts of the half-width
-	UpperBoundUj           *int64                 `protobuf:"varint,11,opt,name=upper_bound_uj,json=upperBoundUj,proto3,oneof" json:"upper_bound_uj,omitempty"` // with what was not measured at its most
+	UpperBoundUj           *int64                 `protobuf:"varint,11,opt,name=upper_bound_uj,json=upperBoundUj,proto3,oneof" json:"upper_bound_uj,omitempty"` // with what was not measured at its most, if that is known
 	Work                   float64                `protobuf:"fixed64,12,opt,name=work,proto3" json:"work,omitempty"`                                            // 0 where the windows' units differ, or one was told of no work
 	Unit                   string                 `protobuf:"bytes,13,opt,name=unit,proto3" json:"unit,omitempty"`
 	JoulesPerUnit          *float64               `protobuf:"fixed64,14,opt,name=joules_per_unit,json=joulesPerUnit,proto3,oneof" json:"joules_per_unit,omitempty"`

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+func TestPipeThatNobodyReadsEndsWithTheCaller(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pipe")
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, _, err := resultScreen(ctx, path, nil); err == nil {
+		t.Errorf("waiting for a reader: %v", err)
+	}
+	// Somebody reads: what waits in open ends.
+	reader, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Close(reader) }()
+	_, closeIt, err := resultScreen(context.Background(), path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeIt()
+}
+
+func TestWordsThatAreNoUTF8AreNamed(t *testing.T) {
+	a := &app{args: []string{"meter", "open", "--workload", "a\xff"}}
+	f := a.answered(a.root(), status.New(codes.Internal, "grpc: error while marshaling: string field contains invalid UTF-8"))
+	if f.code != exitUsage || !strings.Contains(f.Error(), "a\xff") || strings.Contains(f.Error(), "grpc") {
+		t.Errorf("%d: %v", f.code, f)
+	}
+}
+
+func TestRefusalsForWantOfACounterPointToDoctor(t *testing.T) {
+	a := &app{}
+	if hint := a.refusedHint(a.root(), "floor: refused: no energy counter to measure with is awake; doctor says why"); !strings.HasPrefix(hint, "qunerctl doctor") {
+		t.Error(hint)
+	}
+}
