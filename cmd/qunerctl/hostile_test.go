@@ -9,6 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	qunerv1 "github.com/qunerd/quner/api/quner/v1"
 )
 
 func TestPipeThatNobodyReadsEndsWithTheCaller(t *testing.T) {
@@ -46,5 +48,15 @@ func TestRefusalsForWantOfACounterPointToDoctor(t *testing.T) {
 	a := &app{}
 	if hint := a.refusedHint(a.root(), "floor: refused: no energy counter to measure with is awake; doctor says why"); !strings.HasPrefix(hint, "qunerctl doctor") {
 		t.Error(hint)
+	}
+}
+
+func TestAnEmptyIDNamesNoPoint(t *testing.T) {
+	only := []*qunerv1.TunedPoint{{Id: "20bc47483d43"}}
+	if p, err := pick(only, ""); err == nil {
+		t.Errorf("the empty id is %s", p.GetId())
+	}
+	if _, err := pick(only, "20"); err != nil {
+		t.Error(err)
 	}
 }

@@ -104,7 +104,7 @@ may be the beginning of one.`,
 				return c.Mark(ctx, &qunerv1.MarkRequest{Mark: &qunerv1.MarkWindow{Id: id, Name: args[1]}})
 			})
 			if err != nil {
-				return windowError(err)
+				return windowError(args[0], err)
 			}
 			if a.json {
 				return writeJSON(a.out, answer)
@@ -140,7 +140,7 @@ told as well, once, for an hour after its end.`,
 				return c.Close(ctx, r)
 			})
 			if err != nil {
-				return windowError(err)
+				return windowError(args[0], err)
 			}
 			result := client.Result{Window: answer.GetResult()}
 			a.showResult(cmd, a.out, result, metering{words: result.Window.GetName(), script: true})
@@ -219,7 +219,7 @@ func (a *app) windows(ctx context.Context, r *qunerv1.ListRequest) (*qunerv1.Lis
 }
 
 // windowError gives what the daemon has against an id its remedy.
-func windowError(err error) error {
+func windowError(id string, err error) error {
 	var answered interface{ GRPCStatus() *status.Status }
 	if !errors.As(err, &answered) {
 		return err
@@ -227,6 +227,7 @@ func windowError(err error) error {
 	f := &failure{error: errors.New(answered.GRPCStatus().Message()), code: exitError, hint: "qunerctl meter list --closed"}
 	switch answered.GRPCStatus().Code() {
 	case codes.NotFound:
+		f.error = fmt.Errorf("%s: %w", quote(id), f.error)
 		return f
 	case codes.FailedPrecondition:
 		f.code, f.hint = exitRefused, "close it where it was opened, or end that program: qunerctl meter list --closed then has what it cost"

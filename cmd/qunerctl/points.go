@@ -268,7 +268,7 @@ func pick(points []*qunerv1.TunedPoint, id string) (*qunerv1.TunedPoint, error) 
 		if p.GetId() == id {
 			return p, nil
 		}
-		if strings.HasPrefix(p.GetId(), id) {
+		if id != "" && strings.HasPrefix(p.GetId(), id) { // an empty variable of a script names none
 			found = append(found, p)
 		}
 	}
