@@ -22,7 +22,7 @@ const settle = 500 * time.Millisecond
 // hides at both ends stays below a few per cent.
 const windowAtLeast = 2 * time.Second
 
-// trial sets a state, lets it settle, and has the caller run the workload in an exact window.
+// trial sets a state, lets it settle, and measures the workload in an exact window.
 func (t *sweep) trial(ctx context.Context, at []int) (tune.Sample, error) {
 	began := time.Now()
 	t.window++
@@ -31,15 +31,18 @@ func (t *sweep) trial(ctx context.Context, at []int) (tune.Sample, error) {
 		return tune.Sample{}, err
 	}
 	quiet, settling := t.d.cpuTime(), time.Now()
-	if err := sleep(ctx, settle); err != nil {
+	if err := sleep(ctx, t.service.settle()); err != nil {
 		return tune.Sample{}, err
 	}
-	foreign := foreignLoad(quiet, t.d.cpuTime(), time.Since(settling).Seconds())
+	foreign := ""
+	if t.service == nil { // a service works on
+		foreign = foreignLoad(quiet, t.d.cpuTime(), time.Since(settling).Seconds())
+	}
 	before, err := t.verify(ctx, point)
 	if err != nil {
 		return tune.Sample{}, err
 	}
-	sample, err := t.measure(ctx, at)
+	sample, err := t.sample(ctx, at)
 	if err != nil {
 		return tune.Sample{}, err
 	}
@@ -118,7 +121,15 @@ func (t *sweep) verify(ctx context.Context, p levers.Point) (void string, err er
 	return void, err
 }
 
-// measure is the window itself.
+// sample measures what the sweep is of: a workload that the caller runs, or a service that goes on.
+func (t *sweep) sample(ctx context.Context, at []int) (tune.Sample, error) {
+	if t.service != nil {
+		return t.watch(ctx)
+	}
+	return t.measure(ctx, at)
+}
+
+// measure has the caller run the workload, which is the window.
 func (t *sweep) measure(ctx context.Context, at []int) (tune.Sample, error) {
 	w, err := t.d.meter.Open(ctx, exactWindow(t.call+"-window"))
 	if err != nil {

@@ -44,6 +44,7 @@ type sweep struct {
 	d        *Daemon
 	spec     TuneSpec
 	workload TuneWorkload
+	service  *attachment // nil where the caller runs the workload
 	lease    *lease
 	call     string        // "tune" or "retune"
 	atLeast  time.Duration // length of a window
@@ -64,6 +65,10 @@ func (d *Daemon) Tune(ctx context.Context, spec TuneSpec, w TuneWorkload) (TuneR
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	t := &sweep{d: d, spec: spec, workload: w, call: "tune", atLeast: windowAtLeast, lease: &lease{cancel: cancel}}
+	if spec.Attach {
+		t.service = d.attach(spec)
+		defer t.service.end()
+	}
 	return t.run(ctx)
 }
 
@@ -79,6 +84,10 @@ func (t *sweep) run(ctx context.Context) (TuneReport, error) {
 	if err := t.search(ctx, &report); err != nil {
 		return report, errors.Join(fmt.Errorf("%s: %w", t.call, err), t.end(ctx, nil))
 	}
+	if t.service != nil {
+		t.spec.WorkUnit = t.service.unit
+	}
+	report.WorkUnit = t.spec.WorkUnit
 	t.choose(&report)
 	return report, t.end(ctx, &report)
 }
@@ -194,7 +203,7 @@ func (t *sweep) refused(s *state) error {
 		return fmt.Errorf("%w: quner is paused; resume first", ErrRefused)
 	case profiles.PowerSource(d.host) == profiles.Battery && !t.spec.Force:
 		return fmt.Errorf("%w: on battery (force overrides)", ErrRefused)
-	case s.detector.Judge(s.sample) == profiles.Training && !t.spec.Force:
+	case s.detector.Judge(s.sample) == profiles.Training && !t.spec.Force && !t.spec.Attach: // a service is at work
 		return fmt.Errorf("%w (GPU %.0f %%, load %.2f on %d CPUs); a sweep would slow it (force overrides)",
 			errTrains, 100*s.sample.GPUUtilisation, s.sample.Load1, s.sample.CPUs)
 	}

@@ -99,6 +99,7 @@ type TuneSpec struct {
 	MaxWindows  int           // 0: the default
 	Budget      time.Duration // about as long as the sweep may take; 0: as long as its windows take
 	WorkloadUID uint32        // whose windows carry the workload's name
+	Attach      bool          // the work is that of those windows, which a service opens and closes by itself; no caller runs it
 	WorkUnit    string        // what the work is counted in; empty: runs of a command
 	DryRun      bool
 }
@@ -126,7 +127,8 @@ type TuneWork struct {
 	Stalled time.Duration // for how long the caller itself did not run, as after Ctrl-Z
 }
 
-// TuneWorkload is the caller's side of a sweep: it is shown the plan and the progress, and runs the workload.
+// TuneWorkload is the caller's side of a sweep: it is shown the plan and the progress, and runs the workload; not that of a
+// service to which the sweep is attached.
 type TuneWorkload interface {
 	Plan(TunePlan) error
 	// Run runs the workload once or more, for at least r.AtLeast, and returns what was done. Its error ends the sweep.
@@ -142,6 +144,8 @@ type TuneReport struct {
 	Energy  unit.Energy  // spent by the sweep
 	Applied bool
 	Note    string
+
+	WorkUnit string // what the work is counted in; empty: runs of a command
 }
 
 // Payback is for how many seconds of work in the chosen states the saving takes to make up for all that the sweep has

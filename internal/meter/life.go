@@ -207,6 +207,9 @@ func (w *Window) end(ctx context.Context, r CloseRequest, asked time.Time, why .
 			Result: res, Ended: time.Now(), owner: w.req.Owner, exact: w.req.Exact, hint: w.req.HintJoulesPerUnit, due: len(why) > 0,
 		}, most)
 	}
+	if len(why) == 0 {
+		w.m.tell(w, asked, r.Work)
+	}
 	w.m.dismiss(w)
 	if r.RequireSampled && res.Method != Sampled {
 		return res, notSampled(res)

@@ -36,6 +36,7 @@ type Meter struct {
 	condition string
 	changes   int            // of the condition
 	below     map[string]int // windows that were below a floor, by its id
+	taps      []*Tap
 
 	floors atomic.Pointer[floorBook]
 }

@@ -248,6 +248,9 @@ func (m *Meter) withdraw(owner uint32) {
 // ID returns 128 random bits in hex.
 func (w *Window) ID() string { return w.id }
 
+// Opened returns when the window began.
+func (w *Window) Opened() time.Time { return w.opened }
+
 func newID() string {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails, it says

@@ -60,7 +60,7 @@ func reportOut(r daemon.TuneReport, spec daemon.TuneSpec, units map[string]strin
 		Windows: count(res.Windows), Voided: count(res.Voided), Applied: r.Applied,
 		EnergyUj:  known(int64(r.Energy), r.Energy > 0 && r.Verdict() != tune.NoEnergy),
 		Principle: res.Principle, Objective: res.Objective.String(), MaxSlowdown: spec.MaxSlowdown,
-		Note: sentences(r.Note, res.Note), WorkUnit: cmp.Or(spec.WorkUnit, "run"),
+		Note: sentences(r.Note, res.Note), WorkUnit: cmp.Or(r.WorkUnit, spec.WorkUnit, "run"),
 	}
 	if back := r.Payback(); r.Certified() && back > 0 {
 		out.PaybackS = finite(back)

@@ -39,7 +39,7 @@ func (a *adminService) Tune(stream tuneStream) error {
 	if err != nil {
 		return err
 	}
-	w := listen(stream)
+	w := listen(stream, spec.Attach)
 	defer w.end()
 	report, err := a.server.daemon.Tune(w.ctx, spec, w)
 	if err != nil {
@@ -74,7 +74,7 @@ func specIn(r *qunerv1.TuneStart, c caller) (daemon.TuneSpec, error) {
 	spec := daemon.TuneSpec{
 		Caller: c.forDaemon(), Workload: r.GetWorkload(), Apply: r.GetApply(), MaxSlowdown: defaultSlowdown,
 		NoGPU: r.GetNoGpu(), NoCPU: r.GetNoCpu(), Force: r.GetForce(), MaxWindows: int(r.GetMaxWindows()), DryRun: r.GetDryRun(),
-		WorkUnit: r.GetWorkUnit(), Budget: time.Duration(r.GetBudgetNs()),
+		WorkUnit: r.GetWorkUnit(), Budget: time.Duration(r.GetBudgetNs()), Attach: r.GetAttach(),
 	}
 	var err error
 	if spec.Profile, err = profileIn(r.GetProfile()); err != nil {
@@ -99,6 +99,10 @@ func specIn(r *qunerv1.TuneStart, c caller) (daemon.TuneSpec, error) {
 		return spec, badRequest("workload %q: allowed are 1 to 64 of A-Z a-z 0-9 . _ -", truncated(spec.Workload))
 	case spec.WorkUnit != "" && !label().MatchString(spec.WorkUnit):
 		return spec, badRequest("unit of work %q: allowed are 1 to 64 of A-Z a-z 0-9 . _ -", truncated(spec.WorkUnit))
+	case spec.Attach && spec.Workload == "":
+		return spec, badRequest("a sweep that is attached to a service names its workload")
+	case spec.Attach && spec.WorkUnit != "":
+		return spec, badRequest("the windows of a service say themselves what their work is counted in")
 	case spec.Budget < 0 || spec.Budget > maxTuneTime:
 		return spec, badRequest("a budget of %v: allowed is up to %v", spec.Budget, maxTuneTime)
 	case !(spec.MaxSlowdown >= 0 && spec.MaxSlowdown < 1):
@@ -119,6 +123,7 @@ type remoteWorkload struct {
 	cancel   context.CancelCauseFunc
 	stream   tuneStream
 	finished chan *qunerv1.RunFinished
+	attached bool        // to a service: the caller runs nothing
 	axes     []tune.Axis // of the plan
 
 	mu sync.Mutex // one sender at a time on a stream
@@ -126,8 +131,8 @@ type remoteWorkload struct {
 
 // listen begins to read what the caller says, so that a caller who goes is noticed whatever the sweep waits for. The
 // reader ends when the call does.
-func listen(stream tuneStream) *remoteWorkload {
-	w := &remoteWorkload{stream: stream, finished: make(chan *qunerv1.RunFinished)}
+func listen(stream tuneStream, attached bool) *remoteWorkload {
+	w := &remoteWorkload{stream: stream, attached: attached, finished: make(chan *qunerv1.RunFinished)}
 	w.ctx, w.cancel = context.WithCancelCause(stream.Context())
 	go w.read()
 	return w
@@ -144,6 +149,9 @@ func (w *remoteWorkload) read() {
 			return
 		case err != nil:
 			w.cancel(fmt.Errorf("%w: %w", errGone, err))
+			return
+		case w.attached:
+			w.cancel(badRequest("a sweep that is attached to a service takes no more messages"))
 			return
 		case m.GetFinished() == nil:
 			w.cancel(badRequest("a sweep that has begun takes only the ends of runs"))

@@ -542,20 +542,23 @@ func (*TuneRequest_Finished) isTuneRequest_Message() {}
 
 // TuneStart says what to look for.
 type TuneStart struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Profile       Profile                `protobuf:"varint,1,opt,name=profile,proto3,enum=quner.v1.Profile" json:"profile,omitempty"`             // unspecified: training
-	Workload      string                 `protobuf:"bytes,2,opt,name=workload,proto3" json:"workload,omitempty"`                                  // [A-Za-z0-9._-]{1,64} or empty
-	Apply         bool                   `protobuf:"varint,3,opt,name=apply,proto3" json:"apply,omitempty"`                                       // keep and cache the chosen point
-	Objective     string                 `protobuf:"bytes,4,opt,name=objective,proto3" json:"objective,omitempty"`                                // work-per-joule (default), work-per-second, edp
-	MaxSlowdown   *float64               `protobuf:"fixed64,5,opt,name=max_slowdown,json=maxSlowdown,proto3,oneof" json:"max_slowdown,omitempty"` // 0…1; default 0.10
-	NoGpu         bool                   `protobuf:"varint,6,opt,name=no_gpu,json=noGpu,proto3" json:"no_gpu,omitempty"`
-	NoCpu         bool                   `protobuf:"varint,7,opt,name=no_cpu,json=noCpu,proto3" json:"no_cpu,omitempty"`
-	Force         bool                   `protobuf:"varint,8,opt,name=force,proto3" json:"force,omitempty"`                                       // also while others train
-	MaxWindows    uint32                 `protobuf:"varint,9,opt,name=max_windows,json=maxWindows,proto3" json:"max_windows,omitempty"`           // 0: the default budget
-	DryRun        bool                   `protobuf:"varint,10,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`                      // only the plan
-	WorkUnit      string                 `protobuf:"bytes,11,opt,name=work_unit,json=workUnit,proto3" json:"work_unit,omitempty"`                 // what the work is counted in, "token": [A-Za-z0-9._-]{1,64}; empty: "run"
-	WorkloadUid   *uint32                `protobuf:"varint,13,opt,name=workload_uid,json=workloadUid,proto3,oneof" json:"workload_uid,omitempty"` // whose windows carry the workload's name; only uid 0 may name another than itself
-	BudgetNs      int64                  `protobuf:"varint,12,opt,name=budget_ns,json=budgetNs,proto3" json:"budget_ns,omitempty"`                // the sweep takes at most about this long; 0: as long as its windows take
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Profile     Profile                `protobuf:"varint,1,opt,name=profile,proto3,enum=quner.v1.Profile" json:"profile,omitempty"`             // unspecified: training
+	Workload    string                 `protobuf:"bytes,2,opt,name=workload,proto3" json:"workload,omitempty"`                                  // [A-Za-z0-9._-]{1,64} or empty
+	Apply       bool                   `protobuf:"varint,3,opt,name=apply,proto3" json:"apply,omitempty"`                                       // keep and cache the chosen point
+	Objective   string                 `protobuf:"bytes,4,opt,name=objective,proto3" json:"objective,omitempty"`                                // work-per-joule (default), work-per-second, edp
+	MaxSlowdown *float64               `protobuf:"fixed64,5,opt,name=max_slowdown,json=maxSlowdown,proto3,oneof" json:"max_slowdown,omitempty"` // 0…1; default 0.10
+	NoGpu       bool                   `protobuf:"varint,6,opt,name=no_gpu,json=noGpu,proto3" json:"no_gpu,omitempty"`
+	NoCpu       bool                   `protobuf:"varint,7,opt,name=no_cpu,json=noCpu,proto3" json:"no_cpu,omitempty"`
+	Force       bool                   `protobuf:"varint,8,opt,name=force,proto3" json:"force,omitempty"`                                       // also while others train
+	MaxWindows  uint32                 `protobuf:"varint,9,opt,name=max_windows,json=maxWindows,proto3" json:"max_windows,omitempty"`           // 0: the default budget
+	DryRun      bool                   `protobuf:"varint,10,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`                      // only the plan
+	WorkUnit    string                 `protobuf:"bytes,11,opt,name=work_unit,json=workUnit,proto3" json:"work_unit,omitempty"`                 // what the work is counted in, "token": [A-Za-z0-9._-]{1,64}; empty: "run"
+	WorkloadUid *uint32                `protobuf:"varint,13,opt,name=workload_uid,json=workloadUid,proto3,oneof" json:"workload_uid,omitempty"` // whose windows carry the workload's name; only uid 0 may name another than itself
+	// The work is what the windows of the workload tell that its service closes meanwhile, whoever runs it: no RunWorkload is
+	// sent, and no RunFinished is taken. Its unit is theirs.
+	Attach        bool  `protobuf:"varint,14,opt,name=attach,proto3" json:"attach,omitempty"`
+	BudgetNs      int64 `protobuf:"varint,12,opt,name=budget_ns,json=budgetNs,proto3" json:"budget_ns,omitempty"` // the sweep takes at most about this long; 0: as long as its windows take
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -672,6 +675,13 @@ func (x *TuneStart) GetWorkloadUid() uint32 {
 		return *x.WorkloadUid
 	}
 	return 0
+}
+
+func (x *TuneStart) GetAttach() bool {
+	if x != nil {
+		return x.Attach
+	}
+	return false
 }
 
 func (x *TuneStart) GetBudgetNs() int64 {
@@ -2244,7 +2254,7 @@ const file_quner_v1_admin_proto_rawDesc = "" +
 	"\vTuneRequest\x12+\n" +
 	"\x05start\x18\x01 \x01(\v2\x13.quner.v1.TuneStartH\x00R\x05start\x123\n" +
 	"\bfinished\x18\x02 \x01(\v2\x15.quner.v1.RunFinishedH\x00R\bfinishedB\t\n" +
-	"\amessage\"\xb2\x03\n" +
+	"\amessage\"\xca\x03\n" +
 	"\tTuneStart\x12+\n" +
 	"\aprofile\x18\x01 \x01(\x0e2\x11.quner.v1.ProfileR\aprofile\x12\x1a\n" +
 	"\bworkload\x18\x02 \x01(\tR\bworkload\x12\x14\n" +
@@ -2259,7 +2269,8 @@ const file_quner_v1_admin_proto_rawDesc = "" +
 	"\adry_run\x18\n" +
 	" \x01(\bR\x06dryRun\x12\x1b\n" +
 	"\twork_unit\x18\v \x01(\tR\bworkUnit\x12&\n" +
-	"\fworkload_uid\x18\r \x01(\rH\x01R\vworkloadUid\x88\x01\x01\x12\x1b\n" +
+	"\fworkload_uid\x18\r \x01(\rH\x01R\vworkloadUid\x88\x01\x01\x12\x16\n" +
+	"\x06attach\x18\x0e \x01(\bR\x06attach\x12\x1b\n" +
 	"\tbudget_ns\x18\f \x01(\x03R\bbudgetNsB\x0f\n" +
 	"\r_max_slowdownB\x0f\n" +
 	"\r_workload_uid\"p\n" +
