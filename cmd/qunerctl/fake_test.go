@@ -178,6 +178,9 @@ func (d *daemon) Tune(stream grpc.BidiStreamingServer[qunerv1.TuneRequest, quner
 	}
 	d.note("start", "%s apply=%t slowdown=%g", start.GetProfile(), start.GetApply(), start.GetMaxSlowdown())
 	runs := 0.0
+	if start.GetAttach() && d.machine != "old" {
+		return d.attached(stream, start)
+	}
 	for i, state := range []string{"300 W", "200 W", "100 W"} {
 		done, err := d.trial(stream, uint32(i+1), state)
 		if err != nil {
@@ -188,6 +191,23 @@ func (d *daemon) Tune(stream grpc.BidiStreamingServer[qunerv1.TuneRequest, quner
 	d.note("runs", "%g", runs)
 	report := tuneReport(d.verdict, start.GetApply())
 	report.WorkUnit = start.GetWorkUnit()
+	return stream.Send(&qunerv1.TuneResponse{Message: &qunerv1.TuneResponse_Report{Report: report}})
+}
+
+// attached measures a service of which it is told nothing more, or finds none.
+func (d *daemon) attached(stream grpc.BidiStreamingServer[qunerv1.TuneRequest, qunerv1.TuneResponse], start *qunerv1.TuneStart) error {
+	d.note("attached", "%s of %d, told %t", start.GetWorkload(), start.GetWorkloadUid(), start.WorkloadUid != nil)
+	if start.GetWorkload() == "nobody" {
+		return status.Error(codes.FailedPrecondition, "tune: refused: no window of workload nobody of uid 0 has closed with work for 60 s; does the service open windows with workload=nobody and tell its work at the close?")
+	}
+	for i, state := range []string{"300 W", "200 W", "100 W"} {
+		p := &qunerv1.TuneProgress{Window: uint32(i + 1), MaxWindows: 3, State: []string{state}, Watts: proto.Float64(312.4), WorkPerSecond: proto.Float64(40), JoulesPerWork: proto.Float64(7.81), Best: "200 W"}
+		if err := stream.Send(&qunerv1.TuneResponse{Message: &qunerv1.TuneResponse_Progress{Progress: p}}); err != nil {
+			return err
+		}
+	}
+	report := tuneReport(d.verdict, start.GetApply())
+	report.WorkUnit = "token"
 	return stream.Send(&qunerv1.TuneResponse{Message: &qunerv1.TuneResponse_Report{Report: report}})
 }
 

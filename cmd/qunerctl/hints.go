@@ -139,6 +139,8 @@ func (a *app) refusedHint(cmd *cobra.Command, said string) string {
 		return "measure when it is at rest, or leave it out: --devices names those to measure"
 	case strings.Contains(said, "no energy counter"):
 		return "qunerctl doctor shows each counter with its reason"
+	case strings.Contains(said, "does the service open windows"):
+		return "qunerctl meter list, by the service's user, shows its windows; --of USER says whose to count"
 	case strings.Contains(said, "no lever"):
 		return "qunerctl doctor shows each lever with its reason"
 	case strings.Contains(said, "paused"):
@@ -183,7 +185,9 @@ func (a *app) retyped(command []string, flags ...string) string {
 			words = append(words, quote(v))
 		}
 	}
-	words = append(words, "--")
+	if len(command) > 0 {
+		words = append(words, "--")
+	}
 	for _, w := range command {
 		words = append(words, quote(w))
 	}

@@ -12,7 +12,8 @@ import (
 	qunerv1 "github.com/qunerd/quner/api/quner/v1"
 )
 
-// sweep is one conversation with the daemon: it sets states and measures, this side runs the workload.
+// sweep is one conversation with the daemon: it sets states and measures, this side runs the workload, unless that is a
+// service which goes on by itself.
 type sweep struct {
 	app    *app
 	stream tuneStream
@@ -21,6 +22,7 @@ type sweep struct {
 	began  time.Time
 	dryRun bool
 	unit   string // what the work is counted in
+	serves string // the service that is measured while it goes on; empty where this side runs a command
 
 	best   string // label of the best state so far
 	last   uint32 // window that has ended
@@ -64,7 +66,11 @@ func (s *sweep) run(ctx context.Context, start *qunerv1.TuneStart) error {
 			case s.failed != nil:
 				continue // its last words, until it has put the host back
 			}
-			if r := h.message.GetRun(); r != nil {
+			r := h.message.GetRun()
+			if r != nil && s.serves != "" {
+				return errors.New("qunerd asks for a command: it is of a version that cannot tune a service (--attach)")
+			}
+			if r != nil {
 				running.stop() // the daemon asks for one at a time; a new one takes its place
 				running = s.work.begin(ctx, r)
 			}
@@ -194,6 +200,10 @@ func (s *sweep) window(p *qunerv1.TuneProgress) {
 
 // beat keeps the line alive while the workload runs.
 func (s *sweep) beat(r *runningWork) {
+	if r == nil && s.serves != "" {
+		s.line.show("%s serves, and is measured … %s%s", s.serves, span(time.Since(s.began).Round(time.Second)), s.outlook())
+		return
+	}
 	if r == nil {
 		s.line.show("settling … %s%s", span(time.Since(s.began).Round(time.Second)), s.outlook())
 		return

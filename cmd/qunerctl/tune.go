@@ -30,12 +30,14 @@ type tuneFlags struct {
 	as          string
 	plot        string
 	verbose     bool
+	attach      string
+	of          string // whose windows
 }
 
 func (a *app) tuneCmd() *cobra.Command {
 	f := &tuneFlags{runTimeout: durationValue(time.Hour)}
 	cmd := &cobra.Command{
-		Use:   "tune [flags] -- COMMAND [ARG…]",
+		Use:   "tune [flags] {-- COMMAND [ARG…] | --attach NAME}",
 		Short: "Find the operating point that does COMMAND's work for the fewest joules",
 		Long: `Run COMMAND again and again while qunerd tries the machine's states, and tell which
 state does its work for the fewest joules. COMMAND should be a short, typical piece
@@ -46,6 +48,13 @@ A run of COMMAND is the unit of work. Where runs differ, COMMAND can say how muc
 did: with --work-fd 3 each line that it writes to its descriptor 3 is a number, and
 their sum is the run's work, counted in what --unit calls it.
 
+A service that must not stop is tuned while it serves: --attach NAME measures the machine
+and counts the work of the windows that your service opens with workload=NAME (qunerctl
+meter open, api/client) and closes with their work meanwhile. Under sudo "your" means
+whoever typed it; --of says whose else. All that the machine draws is taken for the
+service's, so nothing else should be at work. A state is measured for two seconds and 20
+windows at least.
+
 A sweep costs energy too: where its first look shows that it could not pay back within
 payback_horizon (quner.toml), it stops and tells the sum. --force goes on.
 
@@ -54,14 +63,9 @@ cached for its profile. Ctrl-C, and a command that fails, put the host back at o
 
 With --apply the exit status is 0 only if a point is in force, or if the levers make no
 difference; a best state that is not certified, or that nothing measured, is 1.`,
-		Example: "  sudo qunerctl tune -- ./train --steps 20\n  sudo qunerctl tune --apply --max-slowdown 0.05 -- ./train --steps 20\n  sudo qunerctl tune --work-fd 3 --unit token -- sh -c './generate && echo 512 >&3'\n  sudo qunerctl tune --budget 10m -- ./train --steps 20\n  sudo qunerctl tune --dry-run",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 && !f.start.GetDryRun() {
-				return usagef("qunerctl tune -- COMMAND", "tune: which command?")
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, args []string) error { return a.tune(cmd, f, args) },
+		Example: "  sudo qunerctl tune -- ./train --steps 20\n  sudo qunerctl tune --apply --max-slowdown 0.05 -- ./train --steps 20\n  sudo qunerctl tune --work-fd 3 --unit token -- sh -c './generate && echo 512 >&3'\n  sudo qunerctl tune --budget 10m -- ./train --steps 20\n  sudo qunerctl tune --apply --attach chat\n  sudo qunerctl tune --dry-run",
+		Args:    func(cmd *cobra.Command, args []string) error { return f.checkAttach(cmd, args) },
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.tune(cmd, f, args) },
 	}
 	flags := cmd.Flags()
 	flags.SetInterspersed(false)
@@ -81,10 +85,13 @@ difference; a best state that is not certified, or that nothing measured, is 1.`
 	flags.StringVar(&f.as, "as", "", "run COMMAND as `root` although sudo was used")
 	flags.StringVar(&f.plot, "plot", "", "draw the curve into `FILE`, .svg or .png; only such a curve is overwritten, with --force anything")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "show COMMAND's output")
+	flags.StringVar(&f.attach, "attach", "", "tune a service that goes on: its work is told by its windows of workload `NAME`")
+	flags.StringVar(&f.of, "of", "", "with --attach: the windows of `USER`, a name or a uid (default: yours)")
 	dryRunFlag(cmd, &f.start.DryRun)
 	oneOf(cmd, "profile", profiles()...)
 	oneOf(cmd, "objective", objectives()...)
 	oneOf(cmd, "as", "root")
+	_ = cmd.RegisterFlagCompletionFunc("attach", cobra.NoFileCompletions) // the flag is there
 	return cmd
 }
 
@@ -163,24 +170,9 @@ func (a *app) tune(cmd *cobra.Command, f *tuneFlags, args []string) error {
 		return err
 	}
 	a.warnMisplaced(args)
-	work := new(workload)
-	if len(args) > 0 {
-		path, err := exec.LookPath(args[0])
-		if err != nil {
-			return &failure{error: fmt.Errorf("%s: %w", quote(args[0]), rootCause(err)), code: exitError,
-				hint: "give the path of an executable file, or check PATH"}
-		}
-		who, err := runAs(f.as == "root")
-		if err != nil {
-			return err
-		}
-		if who != nil {
-			f.start.WorkloadUid = &who.credential.Uid
-		}
-		work = &workload{path: path, args: args, as: who, timeout: time.Duration(f.runTimeout), workFD: f.workFD}
-		if f.verbose {
-			work.show = a.err.Writer
-		}
+	work, err := a.workOf(f, args)
+	if err != nil {
+		return err
 	}
 	ctx, cancel := context.WithCancelCause(cmd.Context())
 	defer cancel(nil)
@@ -194,7 +186,7 @@ func (a *app) tune(cmd *cobra.Command, f *tuneFlags, args []string) error {
 		return err
 	}
 	sweep := &sweep{app: a, stream: stream, work: work, line: &progress{s: a.err}, began: time.Now(),
-		dryRun: f.start.GetDryRun(), unit: cmp.Or(f.start.GetWorkUnit(), "run")}
+		dryRun: f.start.GetDryRun(), unit: f.unitNow(), serves: f.attach}
 	err = sweep.run(ctx, &f.start)
 	sweep.line.clear()
 	switch {
@@ -205,6 +197,30 @@ func (a *app) tune(cmd *cobra.Command, f *tuneFlags, args []string) error {
 		return err
 	}
 	return a.tuned(sweep, f, args)
+}
+
+// workOf is the command to run again and again; with none, and for a service, it runs nothing.
+func (a *app) workOf(f *tuneFlags, args []string) (*workload, error) {
+	if len(args) == 0 {
+		return new(workload), nil
+	}
+	path, err := exec.LookPath(args[0])
+	if err != nil {
+		return nil, &failure{error: fmt.Errorf("%s: %w", quote(args[0]), rootCause(err)), code: exitError,
+			hint: "give the path of an executable file, or check PATH"}
+	}
+	who, err := runAs(f.as == "root")
+	if err != nil {
+		return nil, err
+	}
+	if who != nil {
+		f.start.WorkloadUid = &who.credential.Uid
+	}
+	work := &workload{path: path, args: args, as: who, timeout: time.Duration(f.runTimeout), workFD: f.workFD}
+	if f.verbose {
+		work.show = a.err.Writer
+	}
+	return work, nil
 }
 
 // tuned prints what a sweep, or its plan, has come to.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/qunerd/quner/internal/meter"
@@ -122,6 +123,18 @@ func (a *attachment) hear() error {
 	}
 	return fmt.Errorf("%w: no window of %s has closed with work for %.0f s%s; does the service open windows with workload=%s and tell its work at the close?",
 		ErrRefused, a.of, silentAfter.Seconds(), without, a.workload)
+}
+
+// counted is the unit of work in the singular: "token", also where the windows call it tokens.
+func (a *attachment) counted() string {
+	switch u := a.unit; {
+	case strings.HasSuffix(u, "ches"), strings.HasSuffix(u, "shes"):
+		return strings.TrimSuffix(u, "es")
+	case strings.HasSuffix(u, "ss"), len(u) < 3:
+		return u
+	default:
+		return strings.TrimSuffix(u, "s")
+	}
 }
 
 // work is what the service has done from one moment up to another, and in how many windows. Those that span either are

@@ -126,7 +126,7 @@ func TestALiveServiceIsTuned(t *testing.T) {
 				sim := machine(t, "workstation")
 				before := sim.Digest()
 				d, stop := start(t, sim, config.Default())
-				service := &live{t: t, d: d, sim: sim, owner: 1000, workload: "chat", unit: "token", size: c.size}
+				service := &live{t: t, d: d, sim: sim, owner: 1000, workload: "chat", unit: "tokens", size: c.size}
 				others := []*live{
 					{t: t, d: d, sim: sim, owner: 1001, workload: "chat", unit: "request", size: 1e6, idle: true},
 					{t: t, d: d, sim: sim, owner: 1000, workload: "mail", size: 1e6, idle: true},
@@ -179,23 +179,23 @@ func TestALiveServiceIsTuned(t *testing.T) {
 // What cannot be tuned is said, and the host put back.
 func TestAServiceThatTellsNothingEndsTheSweep(t *testing.T) {
 	for name, c := range map[string]struct {
-		service live
+		service *live
 		workers int
 		says    string
 		within  time.Duration
 	}{
-		"no service":           {live{}, 0, "no window of workload chat of uid 1000 has closed with work for 60 s; does the service", 62 * time.Second},
-		"another uid's":        {live{owner: 1001, workload: "chat", size: 20}, 1, "of uid 1000 has closed with work for 60 s; does", 62 * time.Second},
-		"another workload's":   {live{owner: 1000, workload: "mail", size: 20}, 1, "of uid 1000 has closed with work for 60 s; does", 62 * time.Second},
-		"work is not told":     {live{owner: 1000, workload: "chat", size: 20, untold: true}, 1, "without); does the service", 62 * time.Second},
-		"its windows are long": {live{owner: 1000, workload: "chat", size: 1000}, 1, "in the median; a trial takes 20 of them, and at most 2m0s", 60 * time.Second},
+		"no service":           {&live{}, 0, "no window of workload chat of uid 1000 has closed with work for 60 s; does the service", 62 * time.Second},
+		"another uid's":        {&live{owner: 1001, workload: "chat", size: 20}, 1, "of uid 1000 has closed with work for 60 s; does", 62 * time.Second},
+		"another workload's":   {&live{owner: 1000, workload: "mail", size: 20}, 1, "of uid 1000 has closed with work for 60 s; does", 62 * time.Second},
+		"work is not told":     {&live{owner: 1000, workload: "chat", size: 20, untold: true}, 1, "without); does the service", 62 * time.Second},
+		"its windows are long": {&live{owner: 1000, workload: "chat", size: 1000}, 1, "in the median; a trial takes 20 of them, and at most 2m0s", 60 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				sim := machine(t, "workstation")
 				found := sim.Settings()
 				d, stop := start(t, sim, config.Default())
-				service := &c.service
+				service := c.service
 				service.t, service.d, service.sim = t, d, sim
 				quit := service.serve(c.workers)
 				began := time.Now()

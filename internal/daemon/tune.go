@@ -85,7 +85,7 @@ func (t *sweep) run(ctx context.Context) (TuneReport, error) {
 		return report, errors.Join(fmt.Errorf("%s: %w", t.call, err), t.end(ctx, nil))
 	}
 	if t.service != nil {
-		t.spec.WorkUnit = t.service.unit
+		t.spec.WorkUnit = t.service.counted()
 	}
 	report.WorkUnit = t.spec.WorkUnit
 	t.choose(&report)

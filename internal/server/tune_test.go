@@ -162,6 +162,44 @@ func TestTuneTellsTheDaemonWhatIsWanted(t *testing.T) {
 	}
 }
 
+// A sweep that is attached to a service is told whose windows count; only root may name another's.
+func TestTuneOfAService(t *testing.T) {
+	start := &qunerv1.TuneStart{Workload: "chat", Attach: true, WorkloadUid: proto.Uint32(1000)}
+	of := func(uid uint32) caller { return caller{Peer: Peer{UID: uid}} }
+	for uid, fine := range map[uint32]bool{0: true, 1000: true, 1001: false} {
+		spec, err := specIn(start, of(uid))
+		if fine && (err != nil || !spec.Attach || spec.WorkloadUID != 1000 || spec.Workload != "chat") {
+			t.Errorf("uid %d: %+v, %v", uid, spec, err)
+		}
+		if !fine && codeOf(err) != codes.InvalidArgument {
+			t.Errorf("uid %d may have the windows of another counted: %v", uid, err)
+		}
+	}
+	start.WorkloadUid = nil
+	if spec, err := specIn(start, of(1001)); err != nil || spec.WorkloadUID != 1001 {
+		t.Errorf("%+v, %v", spec, err)
+	}
+}
+
+// Its caller runs nothing, and has nothing to say.
+func TestACallerOfAnAttachedSweepHasNoRunsToEnd(t *testing.T) {
+	s := start(t, nil)
+	s.tune = func(ctx context.Context, _ daemon.TuneSpec, w daemon.TuneWorkload) (daemon.TuneReport, error) {
+		if err := w.Plan(twoStates); err != nil {
+			return daemon.TuneReport{}, err
+		}
+		<-ctx.Done()
+		return daemon.TuneReport{}, context.Cause(ctx)
+	}
+	c, _ := openTune(t, s)
+	send(t, c, startMessage(&qunerv1.TuneStart{Workload: "chat", Attach: true}))
+	receive(t, c)
+	send(t, c, finished(1, 1e9, ""))
+	if _, err := c.Recv(); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "takes no more messages") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestTuneRefusesWhatMakesNoSense(t *testing.T) {
 	s := start(t, nil)
 	high, nan := 1.0, math.NaN()
@@ -175,6 +213,8 @@ func TestTuneRefusesWhatMakesNoSense(t *testing.T) {
 		"a full stop":     startMessage(&qunerv1.TuneStart{MaxSlowdown: &high}),
 		"not a number":    startMessage(&qunerv1.TuneStart{MaxSlowdown: &nan}),
 		"nothing to move": startMessage(&qunerv1.TuneStart{NoGpu: true, NoCpu: true}),
+		"no service":      startMessage(&qunerv1.TuneStart{Attach: true}),
+		"unit of another": startMessage(&qunerv1.TuneStart{Attach: true, Workload: "chat", WorkUnit: "token"}),
 		"for ever":        startMessage(&qunerv1.TuneStart{MaxWindows: 1 << 30}),
 	} {
 		c, _ := openTune(t, s)
@@ -253,7 +293,7 @@ func TestTuneEndsWhenItsCallerGoes(t *testing.T) {
 
 // FuzzSpec gives the start of a sweep anything an operator may send: what passes must be fit for the daemon and a log.
 func FuzzSpec(f *testing.F) {
-	for _, m := range []*qunerv1.TuneStart{{}, {Workload: "bert", Objective: "edp", MaxWindows: 3}, {Workload: "a b"}, {Profile: 9}} {
+	for _, m := range []*qunerv1.TuneStart{{}, {Workload: "bert", Objective: "edp", MaxWindows: 3}, {Workload: "chat", Attach: true, WorkloadUid: proto.Uint32(7)}, {Workload: "a b"}, {Profile: 9}} {
 		data, err := proto.Marshal(m)
 		if err != nil {
 			f.Fatal(err)

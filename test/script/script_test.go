@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	if !given["test.parallel"] {
 		_ = flag.Set("test.parallel", "12")
 	}
-	testscript.Main(m, map[string]func(){"become": become})
+	testscript.Main(m, map[string]func(){"become": become, "serve": serve})
 }
 
 // update is for go test -run Scripts -update: the pages in the scripts become what was printed.
@@ -47,6 +47,7 @@ var update = flag.Bool("update", false, "rewrite the pages in testdata")
 //	mode OCTAL FILE…         the files have these permissions
 //	$HOSTS                   the directory of the simulated hosts' archives
 //	become UID CMD…          a program: run CMD with uid and gid UID and no further groups; needs root
+//	serve WORKLOAD           a program: a service on the simulated board, with a window a request, until it is terminated
 func TestScripts(t *testing.T) {
 	root := workRoot(t)
 	bin := build(t, root)
