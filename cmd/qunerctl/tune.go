@@ -53,7 +53,8 @@ and counts the work of the windows that your service opens with workload=NAME (q
 meter open, api/client) and closes with their work meanwhile. Under sudo "your" means
 whoever typed it; --of says whose else. All that the machine draws is taken for the
 service's, so nothing else should be at work. A state is measured for two seconds and 20
-windows at least.
+windows at least. Speed is work a second: while requests are few it does not fall where
+each takes longer, so tune a service that is as busy as it ever is.
 
 A sweep costs energy too: where its first look shows that it could not pay back within
 payback_horizon (quner.toml), it stops and tells the sum. --force goes on.
@@ -85,13 +86,11 @@ difference; a best state that is not certified, or that nothing measured, is 1.`
 	flags.StringVar(&f.as, "as", "", "run COMMAND as `root` although sudo was used")
 	flags.StringVar(&f.plot, "plot", "", "draw the curve into `FILE`, .svg or .png; only such a curve is overwritten, with --force anything")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "show COMMAND's output")
-	flags.StringVar(&f.attach, "attach", "", "tune a service that goes on: its work is told by its windows of workload `NAME`")
-	flags.StringVar(&f.of, "of", "", "with --attach: the windows of `USER`, a name or a uid (default: yours)")
+	f.attachFlags(cmd)
 	dryRunFlag(cmd, &f.start.DryRun)
 	oneOf(cmd, "profile", profiles()...)
 	oneOf(cmd, "objective", objectives()...)
 	oneOf(cmd, "as", "root")
-	_ = cmd.RegisterFlagCompletionFunc("attach", cobra.NoFileCompletions) // the flag is there
 	return cmd
 }
 

@@ -10,6 +10,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
+func (f *tuneFlags) attachFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.attach, "attach", "", "tune a service that goes on: its work is told by its windows of workload `NAME`")
+	flags.StringVar(&f.of, "of", "", "with --attach: the windows of `USER`, a name or a uid (default: yours)")
+	_ = cmd.RegisterFlagCompletionFunc("attach", cobra.NoFileCompletions) // the flag is there
+}
+
 // commandFlags are the flags of tune that speak of a command.
 func commandFlags() []string {
 	return []string{"workload", "work-fd", "unit", "run-timeout", "as", "verbose"}
