@@ -35,6 +35,12 @@ type live struct {
 	pause time.Duration // the longest between the end of one request's work and the begin of the next one's
 }
 
+func (s *live) longest() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pause
+}
+
 // serve serves with so many workers until stop is called.
 func (s *live) serve(workers int) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -162,15 +168,15 @@ func TestALiveServiceIsTuned(t *testing.T) {
 				}
 				stops := []func(){service.serve(c.workers), others[0].serve(1), others[1].serve(2)}
 				time.Sleep(30 * time.Second) // the machine trains by now
-				pause := service.pause
+				pause := service.longest()
 				count := &reckoner{t: t, sim: sim, busy: c.size * float64(c.workers)}
 				r, err := d.Tune(t.Context(), attachedSweep("chat", 1000), bystander{t, count.look})
 				if err != nil {
 					t.Fatal(err)
 				}
 				count.judge()
-				if service.pause > pause {
-					t.Errorf("the service paused for %v, and before for %v at most", service.pause, pause)
+				if now := service.longest(); now > pause {
+					t.Errorf("the service paused for %v, and before for %v at most", now, pause)
 				}
 				a := r.Result.Axes[0]
 				if got := a.States[a.Chosen].Label; got != "200 W" || !r.Certified() || !r.Applied || r.WorkUnit != "token" {
