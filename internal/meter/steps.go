@@ -20,11 +20,13 @@ type steps struct {
 	drift  float64       // what lo and hi widen by for each unit of time
 	seen   time.Time     // when they were last right
 	met    int           // steps since the lock
+	strays int           // steps off the grid, of late
 
 	anchor      time.Time // a step's time some steps ago, for the period
 	anchorWidth time.Duration
 
-	last     sight // the newest reading
+	last     sight     // the newest reading
+	changed  time.Time // when a reading last had another value than the one before
 	hasLast  bool
 	brackets []bracket // of steps in a row, while the period is not known
 	searched int       // readings since the last step, while it is searched for
@@ -51,6 +53,11 @@ const (
 	wideBracket = 20 * time.Millisecond
 	// drift0 is how far two clocks may run apart, and how far a period may be out after a long time of following.
 	drift0 = 1e-4
+	// strayDrift is how far a period may be out once a step was not where it was expected.
+	strayDrift = 1e-2
+	// maxStrays is how many steps off the grid, less one in 64 steps met, end the belief in it. A grid that is nearly right
+	// would give figures with intervals too narrow.
+	maxStrays = 4
 )
 
 // see takes a reading in. Values must not fall; who has reason to doubt one calls lose instead.
@@ -62,10 +69,10 @@ func (s *steps) see(l sight) {
 		return
 	}
 	if l.value == before.value {
-		s.still(before, l)
+		s.still(l)
 		return
 	}
-	s.searched = 0
+	s.searched, s.changed = 0, l.asked
 	b := bracket{before.asked, l.got}
 	if s.period == 0 {
 		s.gather(b)
@@ -82,24 +89,20 @@ func (s *steps) see(l sight) {
 	s.narrow(b)
 }
 
-// still is a pair of readings with no step between them.
-func (s *steps) still(a, b sight) {
+// still is a reading of the value there was before: a step that is due has not come yet.
+func (s *steps) still(b sight) {
 	s.searched++
 	if !s.locked || s.width(b.got) > s.period/3 {
 		return
 	}
-	step := s.nearest(a.got.Add(b.asked.Sub(a.got) / 2))
-	lo, hi := step.Add(s.lo), step.Add(s.hi)
-	switch in := func(t time.Time) bool { return t.After(a.got) && !t.After(b.asked) }; {
-	case in(lo) && in(hi):
-		by := b.asked.Sub(hi)
+	step := s.nearest(b.asked)
+	if s.changed.Sub(step).Abs() < s.period/2 {
+		return // this one has been seen
+	}
+	if s.lo = max(s.lo, b.asked.Sub(step)); s.lo > s.hi {
+		by := s.lo - s.hi
 		s.stray(by)
-		s.lo = b.asked.Sub(step)
 		s.hi = s.lo + max(by, s.fine())
-	case in(lo):
-		s.lo = b.asked.Sub(step)
-	case in(hi):
-		s.hi = a.got.Sub(step)
 	}
 }
 
@@ -126,7 +129,8 @@ func (s *steps) gather(b bracket) {
 	case worst <= period/20:
 		s.period = period
 		s.anchor, s.anchorWidth = first.mid(), first.to.Sub(first.from)
-		s.drift = max(drift0, float64(s.anchorWidth+last.to.Sub(last.from))/float64(last.to.Sub(first.to)))
+		s.jitter = max(0, worst)
+		s.drift = max(drift0, float64(s.anchorWidth+last.to.Sub(last.from)+2*s.jitter)/float64(last.to.Sub(first.to)))
 		s.lock(last)
 		s.brackets = nil
 	case n >= 12:
@@ -171,11 +175,18 @@ func (s *steps) recentre(step time.Time) {
 	s.phase = step.Add(mid)
 	s.lo, s.hi = s.lo-mid, s.hi-mid
 	s.jitter -= s.jitter / 64
+	if s.met%64 == 0 && s.strays > 0 {
+		s.strays--
+	}
+	if s.anchor.IsZero() {
+		s.anchor, s.anchorWidth = s.phase, s.hi-s.lo
+		return
+	}
 	n := roundDiv(s.phase.Sub(s.anchor), s.period)
 	if n < 4 {
 		return
 	}
-	if err := float64(s.anchorWidth+s.hi-s.lo) / float64(s.phase.Sub(s.anchor)); err < s.drift {
+	if err := float64(s.anchorWidth+s.hi-s.lo+2*s.jitter) / float64(s.phase.Sub(s.anchor)); err < s.drift {
 		s.period = s.phase.Sub(s.anchor) / time.Duration(n)
 		s.drift = max(drift0, err)
 	}
@@ -195,6 +206,10 @@ func (s *steps) age(now time.Time) {
 // stray is a step by so much off the grid.
 func (s *steps) stray(by time.Duration) {
 	s.jitter = max(s.jitter, by)
+	s.drift, s.anchor = max(s.drift, strayDrift), time.Time{}
+	if s.strays++; s.strays > maxStrays {
+		s.irregular = true
+	}
 	if s.jitter > s.period/8 {
 		s.jitter = 0
 		s.unlock()
@@ -267,11 +282,11 @@ func (s *steps) next(now time.Time, n int, known time.Time) time.Time {
 		return maxTime(now, s.last.got.Add(s.poll()))
 	}
 	margin := min(s.period/64, 200*time.Microsecond)
-	early, mid, late := step.Add(s.lo-margin), step.Add((s.lo+s.hi)/2), step.Add(s.hi+margin)
+	early, mid, late := step.Add(s.lo-margin-2*s.jitter), step.Add((s.lo+s.hi)/2), step.Add(s.hi+margin)
 	switch {
 	case s.hi-s.lo > s.fine() && mid.After(now):
 		return mid
-	case n%16 == 0 && early.After(now):
+	case n%4 == 0 && early.After(now):
 		return early
 	}
 	return late
