@@ -102,7 +102,7 @@ func (m *Meter) publish() {
 			continue
 		}
 		p := d.report()
-		if d.line.counter.tally.frozen() {
+		if d.frozen() {
 			p.Known, p.Power, p.Reason = false, 0, ReasonFrozen
 		}
 		all = append(all, p)

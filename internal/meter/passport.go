@@ -136,7 +136,7 @@ func (d *device) describe(s *Sensor) {
 		s.Period, s.PeriodFrom, s.Jitter = d.step.steps.period, PeriodMeasured, d.step.steps.jitter
 	}
 	s.Smallest = d.pass.pace.smallest
-	if d.line.counter.tally.frozen() && s.Counted {
+	if d.frozen() && s.Counted {
 		s.Reason, s.Counted = ReasonFrozen, false
 	}
 }
@@ -253,3 +253,6 @@ func (d *device) poll(ctx context.Context) (poll, error) {
 	e, at, err := d.source.energy(ctx)
 	return poll{at, e}, err
 }
+
+// frozen reports whether the device's counter stands still. A power sensor's integral does so whenever nobody looks at it.
+func (d *device) frozen() bool { return d.sampler == nil && d.line.counter.tally.frozen() }

@@ -127,7 +127,7 @@ func (p *part) peek() peek {
 	switch {
 	case d.last.err != nil:
 		return peek{why: d.why}
-	case d.line.counter.tally.frozen():
+	case d.frozen():
 		return peek{why: ReasonFrozen}
 	}
 	to := d.tick
