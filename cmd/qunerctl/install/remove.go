@@ -67,7 +67,7 @@ func (f *Facts) stop() Plan {
 	var p Plan
 	known := f.unitsThat(func(u unitState) bool { return u.load != "" && u.load != "not-found" })
 	if len(known) > 0 {
-		p = append(p, &run{argv: append([]string{"systemctl", "disable", "--now"}, known...), why: "puts the host back"})
+		p = append(p, &run{argv: append([]string{"systemctl", "disable", "--now"}, known...), why: "puts the host back", again: true})
 	}
 	daemon := path.Join(f.bin, "qunerd")
 	if f.present[daemon].sum == "" {

@@ -194,6 +194,7 @@ type run struct {
 	lenient bool // its failure is told, and ends nothing
 	idle    bool // its failure means that there was nothing to do
 	heard   bool // what it says is told
+	again   bool // it may fail because systemd was about to start what it stops, and is tried twice
 	told    []string
 }
 
@@ -211,6 +212,9 @@ func (s *run) do(ctx context.Context, m *Machine) error {
 		return nil
 	}
 	out, err := m.run(ctx, s.argv...)
+	if err != nil && s.again {
+		out, err = m.run(ctx, s.argv...)
+	}
 	if s.heard {
 		s.told = strings.FieldsFunc(out, func(r rune) bool { return r == '\n' })
 	}
