@@ -83,7 +83,7 @@ func (p *part) closeCoarse(opened, asked time.Time) end {
 		e.known = 0
 		e.reasons = append(e.reasons, ReasonShortWindow)
 	}
-	p.part(&e, d.tick, forecast{})
+	p.depart(&e, d.tick, forecast{})
 	return e
 }
 
@@ -93,12 +93,12 @@ func (p *part) leave(at time.Time) end {
 	f := p.expect(at)
 	e := p.finish(until, f)
 	e.begun = p.opened.at
-	p.part(&e, until, f)
+	p.depart(&e, until, f)
 	return e
 }
 
-// part takes the window off the timeline.
-func (p *part) part(e *end, until stamp, f forecast) {
+// depart takes the window off the timeline.
+func (p *part) depart(e *end, until stamp, f forecast) {
 	e.gross = p.device.line.leave(&p.member, until, p.step(), f)
 	e.last = p.sinceTold(e.span)
 	e.share = max(e.share, ratio(float64(e.gross), float64(e.total)))
