@@ -84,7 +84,7 @@ func TestEnergyIsConservedBetweenSteps(t *testing.T) {
 func conserve(t *testing.T, rnd *rand.Rand, bad bool) {
 	now := time.Now()
 	b := &badBoard{
-		board100W: board100W{began: now}, at: now, watts: 50, bad: bad, rnd: rnd,
+		board100W: board100W{began: now}, at: now, watts: 50, bad: bad, rnd: rand.New(rand.NewPCG(rnd.Uint64(), 1)),
 		step: []time.Duration{10, 20, 100}[rnd.IntN(3)] * time.Millisecond,
 	}
 	tr := powercapTree(t, nil, "intel-rapl:0 package-0")
