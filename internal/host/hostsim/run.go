@@ -29,6 +29,7 @@ const (
 type loadFile struct {
 	load *load
 	info os.FileInfo
+	from int64 // as the file says
 }
 
 // Run lets other processes take part until the context ends: it takes up their loads, tells them their rates, writes
@@ -131,8 +132,12 @@ func (s *Sim) readLoad(name string, info os.FileInfo) bool {
 	now, clock := s.now(), monotonic()
 	since := func(stamp int64) time.Duration { return now - (clock - time.Duration(stamp)) }
 	f := s.files[name]
+	if f != nil && f.from != r.from { // the name of one that has ended, taken anew between two looks
+		s.end(f.load, max(s.line.settled, since(r.from)))
+		f = nil
+	}
 	if f == nil {
-		f = &loadFile{load: &load{name: name, device: device, share: r.share, from: since(r.from), to: never, pid: r.pid}}
+		f = &loadFile{from: r.from, load: &load{name: name, device: device, share: r.share, from: since(r.from), to: never, pid: r.pid}}
 		s.begin(f.load)
 		s.files[name] = f
 	}
@@ -143,7 +148,7 @@ func (s *Sim) readLoad(name string, info os.FileInfo) bool {
 	return true
 }
 
-// loadRecord is the content of a load file, sim/load/PID or PID.N: a line "DEVICE SHARE NS" when the load began and one
+// loadRecord is the content of a load file, sim/load/PID.N: a line "DEVICE SHARE NS" when the load began and one
 // with share 0 for its end, which may lie ahead. NS is on CLOCK_MONOTONIC.
 type loadRecord struct {
 	pid      int

@@ -97,6 +97,44 @@ func TestOtherProcess(t *testing.T) {
 	}
 }
 
+// TestWorkAfterWorkOfOneProcess is a service that works request by request: each of them is done, at the board's rate, and
+// the next one may begin in the moment in which the one before has ended.
+func TestWorkAfterWorkOfOneProcess(t *testing.T) {
+	s := running(t, quiet(t))
+	before, began := aboveIdle(s), time.Now()
+	const requests, seconds = 40, 0.02
+	units := seconds * s.States(0)[8].Rate
+	for i := range requests {
+		if err := SimulateWork(t.Context(), s.Dir(), "gpu0", units, nil); err != nil {
+			t.Fatalf("request %d, after %v: %v", i+1, time.Since(began), err)
+		}
+	}
+	near(t, "energy above idle", aboveIdle(s)-before, (244.261-31)*seconds*requests, 1)
+	if n := loadsLeft(t, s); n != 0 {
+		t.Errorf("%d load files left", n)
+	}
+}
+
+// TestALoadFileUnderTheNameOfAnother: what was said of the load before is not taken for its own.
+func TestALoadFileUnderTheNameOfAnother(t *testing.T) {
+	s := newSim(t, quiet(t))
+	put := func(r loadRecord) {
+		t.Helper()
+		if err := replace(s.Dir(), filepath.Join(loadDir, "7.1"), []byte(r.text())); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.attend(false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := int64(monotonic())
+	put(loadRecord{pid: 7, device: "gpu0", share: 1, from: now - 2e6, to: now - 1e6})
+	put(loadRecord{pid: 7, device: "gpu0", share: 1, from: now})
+	if s.Rate("gpu0") == 0 {
+		t.Error("the second load does nothing")
+	}
+}
+
 // aboveIdle is the joules the board has drawn beyond its 31 W of idling.
 func aboveIdle(s *Sim) float64 {
 	s.mu.Lock()

@@ -59,16 +59,15 @@ type worker struct {
 	tell   func(float64)
 }
 
-// register puts the load file in place under a name of its own; the process may have several.
+// register puts the load file in place under a name of its own, for ever: the process may have several loads, and what was
+// said of one that has ended must not be taken for the next one's.
 func (w *worker) register() error {
 	pid := strconv.Itoa(w.record.pid)
 	w.record.from = int64(monotonic())
-	for n := 0; n < 1000; n++ {
-		if w.name = pid; n > 0 {
-			w.name = pid + "." + strconv.Itoa(n)
-		}
+	for range 1000 {
+		w.name = pid + "." + strconv.FormatInt(w.record.from, 10)
 		// A link fails where the name is taken, and appears with its content.
-		tmp := w.file(".new-" + pid + "-" + strconv.FormatInt(w.record.from, 10))
+		tmp := w.file(".new-" + w.name)
 		if err := os.WriteFile(tmp, []byte(w.record.text()), 0o644); err != nil {
 			return err
 		}
@@ -77,8 +76,9 @@ func (w *worker) register() error {
 		if !errors.Is(err, fs.ErrExist) {
 			return err
 		}
+		w.record.from++ // another of this process began in the same nanosecond
 	}
-	return fmt.Errorf("%s: more than 1000 loads of process %s", filepath.Join(w.dir, loadDir), pid)
+	return fmt.Errorf("%s: too many loads of process %s at once", filepath.Join(w.dir, loadDir), pid)
 }
 
 func (w *worker) file(name string) string { return filepath.Join(w.dir, loadDir, name) }
