@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/user"
+	"runtime"
 	"runtime/debug"
 	"strconv"
 
@@ -69,9 +70,24 @@ and says so, until it has been stopped in an orderly way.`,
 // memoryLimit keeps a daemon at rest small: its live heap is a few MiB, and past this the collector works harder.
 const memoryLimit = 64 << 20
 
+// processors is how many threads run the daemon's code at once. Its work comes in pieces of microseconds, each of which
+// hands on to the next: to wake a second thread for one costs more time and more energy than the piece itself. Calls into a
+// driver, and those to the kernel that take long, are on threads of their own anyway.
+const processors = 1
+
+// limitProcess keeps the process small, unless who starts it says otherwise in the Go runtime's own variables.
+func limitProcess() {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(memoryLimit)
+	}
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(processors)
+	}
+}
+
 // serve wires the rooms together and runs until ctx ends.
 func serve(ctx context.Context, out io.Writer, m *machine, dryRun bool, log *slog.Logger) (err error) {
-	debug.SetMemoryLimit(memoryLimit)
+	limitProcess()
 	release, err := lockDaemon(m.Host)
 	if err != nil {
 		return err

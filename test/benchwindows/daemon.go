@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/qunerd/quner/api/client"
 	qunerv1 "github.com/qunerd/quner/api/quner/v1"
 )
 
@@ -93,6 +94,22 @@ func dial(path string, raw *net.Conn) (*grpc.ClientConn, error) {
 			}
 			return conn, err
 		}))
+}
+
+// library connects by the Go client, as a program that has itself measured does.
+func (d *daemon) library(ctx context.Context) (do, done func() error, err error) {
+	c, err := client.Dial(ctx, client.Options{Dir: filepath.Join(d.dir, "run"), Admin: true, Strict: true})
+	if err != nil {
+		return nil, nil, err
+	}
+	return func() error {
+		w, err := c.Open(ctx, client.OpenOptions{Name: "bench"})
+		if err != nil {
+			return err
+		}
+		_, err = w.Close(ctx, client.CloseOptions{Work: 1, Synced: true})
+		return err
+	}, c.Close, nil
 }
 
 // session is a stream of commands.

@@ -58,7 +58,8 @@ func throughput(ctx context.Context, d *daemon, o options) ([]figure, error) {
 			plain(key+"time_ratio", "time of a window to a bare call"+clients, bare.rate/window.rate, ""),
 			plain(key+"cpu_ratio", "CPU of a window to a bare call"+clients, window.cpu/bare.cpu, ""))
 	}
-	return all, nil
+	library, err := loop(ctx, d, 1, o.each, d.library)
+	return append(all, plain("library_windows_per_s", "windows a second, one user of api/client", library.rate, "1/s")), err
 }
 
 // pace is how fast something went.

@@ -49,7 +49,8 @@ func (bareService) Status(context.Context, *qunerv1.StatusRequest) (*qunerv1.Sta
 // serve is the daemon as far as windows go: a meter on counters in plain files, on real sockets. Each line that comes in
 // is answered by the state of the process; the end of them ends it.
 func serve(ctx context.Context, dir string, counting bool, in io.Reader, out io.Writer) (err error) {
-	debug.SetMemoryLimit(64 << 20) // as qunerd does
+	debug.SetMemoryLimit(64 << 20) // as qunerd does, and this too
+	runtime.GOMAXPROCS(1)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	h, reads, err := machine(dir, counting)
