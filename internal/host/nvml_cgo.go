@@ -116,6 +116,8 @@ type nvmlBoard struct {
 
 	seen uint64        // time stamp of the newest sample given
 	mean time.Duration // what nvmlDeviceGetPowerUsage is the mean over; negative: not asked yet
+
+	reasons uint64 // that its clocks may be low for; 0: not asked yet
 }
 
 func (b *nvmlBoard) Info() (GPUInfo, error) {

@@ -45,6 +45,7 @@ func TestNVML(t *testing.T) {
 		{"limit not permitted", nvmlLimitNotPermitted},
 		{"lost", nvmlLost},
 		{"processes", nvmlProcesses},
+		{"slowdowns", nvmlThrottling},
 		{"hung", nvmlHung},
 		{"slow within the deadline", nvmlSlow},
 		{"late write", nvmlLateWrite},
@@ -353,6 +354,11 @@ func nvmlOld(t *testing.T, lib string) {
 	}
 	if r.Power != 280*unit.Watt || r.PowerErr != nil || r.Limit != 300*unit.Watt {
 		t.Errorf("what an old library has: power %v, %v, limit %v", r.Power, r.PowerErr, r.Limit)
+	}
+	m.put(0, "reasons", "36") // the cap and the driver's guard against heat, by the function's older name
+	m.put(0, "thermal_ns", "5000")
+	if got, err := g.Throttling(t.Context()); err != nil || got != (host.Throttling{Now: host.SlowHeat, Spent: 5 * time.Microsecond}) {
+		t.Errorf("its slowdowns: %+v, %v", got, err)
 	}
 	// A driver older than Ampere: what it tells is the power of a moment.
 	if got := only(t, g); got != (host.PowerSample{Power: 280 * unit.Watt, From: host.PowerUsage}) || g.HasCounter(t.Context()) {

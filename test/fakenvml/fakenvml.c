@@ -18,6 +18,9 @@
  *   no_counter                          there: the energy counter is not supported
  *   name uuid vbios pci pids            pci: "0:1:0", hex; pids: "pid pid ..."
  *   mig persistence                     0 or 1
+ *   reasons reasons_supported           why clocks are low, why they may be: NVML's bits
+ *   sw_therm_ns hw_therm_ns brake_ns    fields 269, 270, 271: time slowed down
+ *   thermal_ns                          time of thermal violations
  *   fail                                lines "FUNCTION ERRNO", "*" for all
  *   noperm                              there: setting the cap is not permitted
  *   delay_us                            every call on this GPU costs this long
@@ -26,7 +29,8 @@
  * answers 9, driver not loaded.
  *
  * -DOLD leaves out what a driver of 2016 did not have: the energy counter,
- * field values, the enforced limit and the architecture.
+ * field values, the enforced limit, the architecture and the newer name of the
+ * reasons why clocks are low.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -381,6 +385,13 @@ API int nvmlDeviceGetFieldValues(dev_t_ d, int n, struct field *f)
 	NEED(f);
 	for (int i = 0; i < n; i++) {
 		f[i].type = 1;	/* unsigned int */
+		if (f[i].id >= 269 && f[i].id <= 271) {
+			static const char *const spent[] = { "sw_therm_ns", "hw_therm_ns", "brake_ns" };
+
+			f[i].type = 3;	/* unsigned long long */
+			f[i].err = num(d->id, spent[f[i].id - 269], &f[i].v.ull);
+			continue;
+		}
 		if (f[i].id == 170)
 			f[i].err = num32(d, "c2c_links", &f[i].v.ui);
 		else if (f[i].id == 186 && f[i].scope <= 1)
@@ -391,6 +402,27 @@ API int nvmlDeviceGetFieldValues(dev_t_ d, int n, struct field *f)
 	return OK;
 }
 #endif
+
+static int num64(dev_t_ d, const char *file, u64 *v)
+{
+	NEED(v);
+	return num(d->id, file, v);
+}
+API int nvmlDeviceGetCurrentClocksThrottleReasons(dev_t_ d, u64 *v) { ENTER(d); return num64(d, "reasons", v); }
+API int nvmlDeviceGetSupportedClocksThrottleReasons(dev_t_ d, u64 *v) { ENTER(d); return num64(d, "reasons_supported", v); }
+#ifndef OLD
+API int nvmlDeviceGetCurrentClocksEventReasons(dev_t_ d, u64 *v) { ENTER(d); return num64(d, "reasons", v); }
+API int nvmlDeviceGetSupportedClocksEventReasons(dev_t_ d, u64 *v) { ENTER(d); return num64(d, "reasons_supported", v); }
+#endif
+
+struct violation { u64 at_us, ns; };
+API int nvmlDeviceGetViolationStatus(dev_t_ d, int policy, struct violation *v)
+{
+	ENTER(d);
+	NEED(v);
+	v->at_us = 0;
+	return policy == 1 ? num(d->id, "thermal_ns", &v->ns) : NOT_SUPPORTED;	/* 1: thermal */
+}
 
 API int nvmlDeviceGetPersistenceMode(dev_t_ d, u32 *v) { ENTER(d); return num32(d, "persistence", v); }
 

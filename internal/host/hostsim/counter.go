@@ -37,6 +37,9 @@ func (s *Sim) counterText(name string, now time.Duration) (string, bool) {
 	if text, ok := s.boardText(name, now); ok {
 		return text, true
 	}
+	if isHeatCounter(name) {
+		return s.heatText(name, now), true
+	}
 	switch path.Base(name) {
 	case "energy_uj":
 		for i := range s.fix.zones {

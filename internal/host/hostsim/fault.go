@@ -71,7 +71,7 @@ func (s *Sim) Hang(op host.Op, name string) (release func()) {
 }
 
 // FailGPU makes one call of a board's driver fail with err until healed: "info", "energy", "power", "utilisation",
-// "limit", "enforced_limit", "limit_range", "default_limit", "set_limit", "processes"; with an empty uuid one of the
+// "limit", "enforced_limit", "limit_range", "default_limit", "set_limit", "processes", "throttling"; with an empty uuid one of the
 // library's, "init", "shutdown", "version", "devices". Both may be patterns of path.Match: a board whose "*" fails is lost.
 func (s *Sim) FailGPU(uuid, call string, err error) (heal func()) {
 	return s.broken(&fault{call: call, pattern: "gpu/" + uuid + "/" + call, err: err})

@@ -246,7 +246,7 @@ func (b *board) Processes() ([]int, error) {
 		var pids []int
 		now := b.sim.now()
 		for _, l := range b.sim.line.loads {
-			if l.device == 1+b.index && l.share > 0 && l.from <= now && now < l.to {
+			if l.device == 1+b.index && l.pid > 0 && l.from <= now && now < l.to {
 				pids = append(pids, l.pid)
 			}
 		}

@@ -60,11 +60,12 @@ func (p *parts) picture(k knobs, loads []*load, at time.Duration) picture {
 		if v.asked[1+b] > 0 {
 			rest += g.ContextW
 		}
-		v.watts[p.board(b)] = rest + v.use[1+b]*(max(drawn.Watts(), rest)-rest)
+		slow := k.speed(1 + b)
+		v.watts[p.board(b)] = rest + slow*v.use[1+b]*(max(drawn.Watts(), rest)-rest)
 		if !p.awake(b, loads, at) {
 			v.watts[p.board(b)] = g.AsleepW
 		}
-		v.rate[1+b] = v.use[1+b] * rate * g.RateScale * (1 - g.HostBound*(1-speed))
+		v.rate[1+b] = slow * v.use[1+b] * rate * g.RateScale * (1 - g.HostBound*(1-speed))
 	}
 	return v
 }
@@ -83,6 +84,7 @@ func (p *parts) packagePower(v *picture, k knobs) float64 {
 			speed, power, rest = speed+g.Speed/n, power+g.Power/n, rest+g.RestW/n
 		}
 	}
+	speed, power = speed*k.speed(0), power*k.speed(0)
 	v.watts[p.platform()] = p.model.Platform.W
 	if p.packages == 0 {
 		return speed

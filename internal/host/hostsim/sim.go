@@ -43,6 +43,8 @@ type Sim struct {
 	offline   map[string]bool // policies, by directory
 	attached  int             // how often the vendor's library is initialised
 	library   []*load         // what it holds its boards awake with
+	hot       [][]stretch     // by device: when heat slowed it down
+	processes map[int]Process
 	faultState
 }
 
@@ -64,9 +66,10 @@ func New(dir string, f Fixture, o Options) (*Sim, error) {
 		line:     timeline{parts: p, sums: make([]sum, p.count())},
 		settings: map[string]string{}, began: map[string]string{}, shown: map[string]string{}, highest: map[string]unit.Energy{},
 		canonical: map[string]string{}, files: map[string]*loadFile{}, changed: make(chan struct{}),
-		offline:    map[string]bool{},
+		offline: map[string]bool{}, processes: map[int]Process{},
 		faultState: faultState{touched: map[string]*touches{}},
 	}
+	s.hot = make([][]stretch, 1+len(f.curves))
 	if err := s.takeUp(); err != nil {
 		return nil, err
 	}

@@ -32,6 +32,7 @@ type knobs struct {
 	preferences []string     // of energy, one a policy; "" where there is none
 	limits      []unit.Power // PL1 in force, one a package; 0: none
 	caps        []unit.Power // one a board
+	slow        []float64    // one a device, 0…1: what heat leaves of its work and of its power beyond rest; nil: all
 }
 
 // load is work that lasts from one instant to another.
@@ -61,6 +62,14 @@ type timeline struct {
 
 // memory is how far back the past may still be changed, by a load reported late.
 const memory = time.Second
+
+// speed is what heat leaves of a device's work.
+func (k knobs) speed(device int) float64 {
+	if device < len(k.slow) {
+		return k.slow[device]
+	}
+	return 1
+}
 
 func (l *timeline) knobsAt(at time.Duration) knobs {
 	k := l.changes[0].knobs

@@ -143,7 +143,7 @@ func (s *Sim) Digest() string {
 			return err
 		}
 		rel, err := filepath.Rel(root, file)
-		if err != nil || s.fix.moves(rel) {
+		if err != nil || s.fix.moves(rel) || s.isProcess(rel) {
 			return err
 		}
 		info, err := d.Info()
@@ -184,7 +184,7 @@ func isCounter(name string) bool {
 	case "energy_uj", "scaling_cur_freq", "gpu_busy_percent":
 		return true
 	}
-	if isPowerReading(name) || isEnergyReading(name) {
+	if isPowerReading(name) || isEnergyReading(name) || isHeatCounter(name) {
 		return true
 	}
 	return name == "proc/loadavg" || name == "proc/uptime" || name == "proc/stat"
