@@ -2,6 +2,7 @@ package host_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -204,6 +205,47 @@ func TestAHeldFileReadsAnewEachTime(t *testing.T) {
 		if err := f.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// reads is how many times this process has asked the kernel to read; the test is skipped where it does not count.
+func reads(t *testing.T) (n int) {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/io")
+	if err != nil {
+		t.Skipf("the kernel does not count reads: %v", err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if _, err := fmt.Sscanf(line, "syscr: %d", &n); err == nil {
+			return n
+		}
+	}
+	t.Skip("the kernel does not count reads")
+	return 0
+}
+
+func TestAHeldFileIsReadByOneCall(t *testing.T) {
+	f, err := host.NewDir(tree(t, map[string]string{"energy_uj": "1"}), nil).Open("energy_uj")
+	if err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 32)
+	before := reads(t)
+	if allocs := testing.AllocsPerRun(1000, func() {
+		if _, err := f.ReadAt(buf); err != nil {
+			t.Fatal(err)
+		}
+	}); allocs != 0 {
+		t.Errorf("a read allocates %v times", allocs)
+	}
+	if n := reads(t) - before; n >= 1500 {
+		t.Errorf("1001 reads took %d calls of the kernel", n)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.ReadAt(buf); !errors.Is(err, fs.ErrClosed) {
+		t.Errorf("once closed: %v", err)
 	}
 }
 
