@@ -16,6 +16,7 @@ type faultState struct {
 	cutAt      int // 0: never
 	torn       bool
 	dead       bool
+	watch      func(name string, changes bool)
 }
 
 // touches counts the accesses to one name; to is the name with links followed.
@@ -57,6 +58,17 @@ func (s *Sim) touch(name, to string, changes bool) {
 	} else {
 		t.reads++
 	}
+	if s.watch != nil {
+		s.watch(name, changes)
+	}
+}
+
+// OnAccess has f called before each access that Touches counts, with its name as accessed, until another f takes its place;
+// nil ends it. It is called with the machine's lock held, so it must neither wait nor touch the machine.
+func (s *Sim) OnAccess(f func(name string, changes bool)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watch = f
 }
 
 // Fail makes every access of kind op to a matching file fail with err, an errno most of the time, until healed. name is
