@@ -260,28 +260,36 @@ func (t *sweep) choose(r *TuneReport) {
 	r.Chosen = pointAt(t.rest, t.axes, r.Result.Chosen)
 }
 
-// end gives the levers back and, with a report to keep, stores the point. It runs whatever has become of ctx.
+// end gives the levers back and, with a report to keep, stores the point. It runs whatever has become of ctx: of a sweep
+// that was called off, up to the moment at which its point is stored, nothing is kept, and the error says why.
 func (t *sweep) end(ctx context.Context, r *TuneReport) error {
 	if t.spec.DryRun {
 		return nil
 	}
+	calledOff := func() error {
+		if r == nil || ctx.Err() == nil {
+			return nil
+		}
+		return fmt.Errorf("%s: %w", t.call, context.Cause(ctx))
+	}
 	err := t.d.do(context.WithoutCancel(ctx), func(ctx context.Context, s *state) error {
+		off := calledOff()
 		if s.sweep == t.lease {
 			s.sweep = nil
 			s.tuned.Running = false
 		} else if s.sweep != nil || s.mode.Mode == profiles.ModeOff {
-			return nil // the levers are somebody else's by now
+			return off // the levers are somebody else's by now
 		}
 		s.tuned.Last = time.Now()
 		var stored error
 		s.tuned.LastVerdict = interrupted
-		if r != nil {
+		if r != nil && off == nil {
 			s.tuned.LastVerdict = string(r.Verdict())
-			stored = t.keep(ctx, s, r)
+			stored = t.keep(ctx, s, r, calledOff)
 		}
 		_, err := t.d.apply(ctx, s, t.spec.Caller.author(t.call+", at its end"))
 		t.d.publish(s)
-		return errors.Join(stored, err)
+		return errors.Join(off, stored, err)
 	})
 	if errors.Is(err, ErrStopped) {
 		return nil // the loop has put the host back on its way out
@@ -301,8 +309,8 @@ func (s *state) recallSweep() {
 	}
 }
 
-// keep caches the chosen point if the caller asked for that and the sweep has one worth keeping.
-func (t *sweep) keep(ctx context.Context, s *state, r *TuneReport) error {
+// keep caches the chosen point if the caller asked for that and the sweep has one worth keeping, unless it is called off by then.
+func (t *sweep) keep(ctx context.Context, s *state, r *TuneReport, calledOff func() error) error {
 	switch {
 	case !t.spec.Apply:
 		return nil
@@ -316,7 +324,12 @@ func (t *sweep) keep(ctx context.Context, s *state, r *TuneReport) error {
 		r.Note = "not certified, so nothing is kept"
 		return nil
 	}
-	if _, err := s.points.Put(t.tunedPoint(s, r)); err != nil {
+	p := t.tunedPoint(s, r)
+	if err := calledOff(); err != nil {
+		s.tuned.LastVerdict = interrupted
+		return err
+	}
+	if _, err := s.points.Put(p); err != nil {
 		return fmt.Errorf("the point found is not on disk and so not in force: %w", err)
 	}
 	r.Applied = true
