@@ -26,10 +26,10 @@ type OpenOptions struct {
 	Devices           []string           // empty: the default set
 	IdleWatts         map[string]float64 // W at rest by device, or by "gpu" or "cpu"; nil: the floors measured here, if any
 	IdleWattsPlus     map[string]float64 // ± W of IdleWatts, 95 %
-	Weight            float64            // share of a device used together; 0 means 1
+	Weight            float64            // share of a device used together, 0.001 to 1000; 0: not given, which means 1
 	Workload          string
 	Unit              string  // "token", "request"
-	HintJoulesPerUnit float64 // for an estimate when nothing can be measured
+	HintJoulesPerUnit float64 // above 0, for an estimate when nothing can be measured; 0: not given
 	WaitEdge          bool    // open at the slowest counter's next step, at most one of its periods later
 	MayWake           bool    // a board that sleeps is woken for the window, which may take seconds
 }
@@ -186,10 +186,18 @@ func (c *Client) Measure(ctx context.Context, o MeasureOptions, f func(context.C
 	return result, errors.Join(fErr, err)
 }
 
+// given is a number as it is on the wire, where 0 is one that is not there.
+func given(v float64) *float64 {
+	if v == 0 {
+		return nil
+	}
+	return &v
+}
+
 func openCommand(o OpenOptions) *qunerv1.SessionRequest {
 	return &qunerv1.SessionRequest{Command: &qunerv1.SessionRequest_Open{Open: &qunerv1.OpenWindow{
 		Name: cmp.Or(o.Name, "window"), Devices: o.Devices, IdleWatts: o.IdleWatts, IdleWattsUncertainty: o.IdleWattsPlus,
-		Weight: o.Weight, Workload: o.Workload, Unit: o.Unit, HintJoulesPerUnit: o.HintJoulesPerUnit,
+		Weight: given(o.Weight), Workload: o.Workload, Unit: o.Unit, HintJoulesPerUnit: given(o.HintJoulesPerUnit),
 		WaitEdge: o.WaitEdge, MayWake: o.MayWake,
 	}}}
 }

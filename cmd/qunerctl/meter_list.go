@@ -41,6 +41,8 @@ nothing are in the sum, which were biased without them.`,
 			switch {
 			case f.watch && (f.request.Closed || f.request.Sum || f.request.GetName()+f.request.GetWorkload() != ""):
 				return usagef("qunerctl meter list --watch", "meter list: --watch is of all windows that are open, and goes with no other choice")
+			case time.Duration(f.every) < 100*time.Millisecond || time.Duration(f.every) > time.Hour:
+				return wrongValue(cmd.CommandPath()+" --watch --every 1s", "--every", f.every.String(), "a duration from 100ms to 1h")
 			case cmd.Flags().Changed("every") && !f.watch:
 				return usagef("qunerctl meter list --watch --every "+f.every.String(), "meter list: --every goes with --watch")
 			case f.watch:

@@ -179,8 +179,13 @@ func (f *meterFlags) check(counted bool) (err error) {
 
 // likeSpan is the duration that was meant, if --for takes it.
 func likeSpan(typed string) string {
-	meant := likeDuration(typed)
-	switch d, err := parseDuration(meant); {
+	meant := typed
+	d, err := parseDuration(meant)
+	if err != nil {
+		meant = likeDuration(typed)
+		d, err = parseDuration(meant)
+	}
+	switch {
 	case err != nil:
 		return "60s"
 	case d < shortest:

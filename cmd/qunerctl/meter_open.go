@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -32,7 +33,7 @@ func meters[R any](ctx context.Context, a *app, call func(context.Context, quner
 
 func (a *app) meterOpenCmd() *cobra.Command {
 	f, limit := new(meterFlags), durationValue(0)
-	weight, hint := 0.0, 0.0
+	weight, hint := 1.0, 0.0
 	cmd := a.scriptVerb(&cobra.Command{
 		Use:   "open",
 		Short: "Open a window for a script and print its id",
@@ -49,9 +50,14 @@ daemon. Only the same user can mark, close or list it.`,
 			}
 			r := &qunerv1.OpenRequest{LimitNs: int64(limit), Window: &qunerv1.OpenWindow{
 				Name: orWord(f.open.Name, "script"), Devices: f.open.Devices, IdleWatts: f.open.IdleWatts, IdleWattsUncertainty: f.open.IdleWattsPlus,
-				Workload: f.open.Workload, Unit: f.open.Unit, Weight: weight, HintJoulesPerUnit: hint,
-				WaitEdge: f.waitEdge, MayWake: f.open.MayWake,
+				Workload: f.open.Workload, Unit: f.open.Unit, WaitEdge: f.waitEdge, MayWake: f.open.MayWake,
 			}}
+			if err := numbers(cmd, r.GetWindow(), weight, hint); err != nil {
+				return err
+			}
+			if given := cmd.Flags().Changed("limit"); given && (time.Duration(limit) < shortest || time.Duration(limit) > longest) {
+				return wrongValue(cmd.CommandPath()+" --limit "+likeSpan(limit.String()), "--limit", limit.String(), forForms)
+			}
 			answer, err := meters(cmd.Context(), a, func(ctx context.Context, c qunerv1.MeterServiceClient) (*qunerv1.OpenResponse, error) {
 				return c.Open(ctx, r)
 			})
@@ -67,16 +73,37 @@ daemon. Only the same user can mark, close or list it.`,
 	})
 	flags := cmd.Flags()
 	flags.StringVar(&f.open.Name, "name", "", "`NAME` of the window; need not be unique; default: script")
-	flags.Var(&limit, "limit", "`DURATION` after which the window ends by itself, 24h at most and by default")
+	flags.Var(&limit, "limit", "`DURATION` after which the window ends by itself, 1s to 24h; 24h by default")
 	f.addMeasured(flags)
 	flags.StringVar(&f.open.Unit, "unit", "", "what work will be counted in: tokens, requests")
-	flags.Float64Var(&weight, "weight", 0, "share of a device used together with others, 0.001 to 1000; default 1")
-	flags.Float64Var(&hint, "hint", 0, "joules per unit of work, for an estimate when nothing can be measured")
+	flags.Float64Var(&weight, "weight", 1, "share of a device used together with others, 0.001 to 1000")
+	flags.Float64Var(&hint, "hint", 0, "joules per unit of work, above 0, for an estimate when nothing can be measured")
 	flags.BoolVar(&f.waitEdge, "wait-edge", false, "begin at a counter's step: up to 0.1 s later, and next to nothing hidden")
 	_ = cmd.RegisterFlagCompletionFunc("devices", a.deviceNames) // the flag is there
 	oneOf(cmd, "unit", "tokens", "requests", "samples", "steps", "runs")
 	return cmd
 }
+
+// numbers puts the weight and the hint into a window where they were given.
+func numbers(cmd *cobra.Command, w *qunerv1.OpenWindow, weight, hint float64) error {
+	help := cmd.CommandPath() + " --help"
+	if cmd.Flags().Changed("weight") {
+		if !(weight >= 0.001 && weight <= 1000) {
+			return wrongValue(help, "--weight", number(weight), "a number from 0.001 to 1000")
+		}
+		w.Weight = &weight
+	}
+	if cmd.Flags().Changed("hint") {
+		if !(hint > 0) || !finite(hint) {
+			return wrongValue(help, "--hint", number(hint), "a number of joules above 0")
+		}
+		w.HintJoulesPerUnit = &hint
+	}
+	return nil
+}
+
+// number is a flag's number as one types it.
+func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
 // completeFloors reads the idle floors given, and completes the beginnings of device names.
 func (a *app) completeFloors(ctx context.Context, f *meterFlags) (err error) {

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -104,24 +105,44 @@ func parseDuration(s string) (time.Duration, error) {
 	return sum, nil
 }
 
-// likeDuration guesses what somebody meant who wrote "2hours": "2h". What nobody can guess is half an hour.
+// likeDuration guesses what somebody meant who wrote "2hours": "2h". What is less than a second is one; what nobody can
+// guess is half an hour.
 func likeDuration(s string) string {
 	digits := strings.TrimLeft(s, "+-")
-	n := strings.IndexFunc(digits, func(r rune) bool { return r < '0' || r > '9' })
+	n := strings.IndexFunc(digits, func(r rune) bool { return (r < '0' || r > '9') && r != '.' })
 	if n < 0 {
 		n = len(digits)
 	}
-	unitName := strings.ToLower(strings.TrimSpace(digits[n:]))
-	amount := strings.TrimLeft(digits[:n], "0")
-	if amount == "" || len(amount) > 4 {
+	amount, err := strconv.ParseFloat(digits[:n], 64)
+	if err != nil || !(amount > 0 && amount < 10_000) {
 		return "30m"
 	}
-	for _, u := range []string{"d", "h", "m", "s"} {
-		if strings.HasPrefix(unitName, u) && !strings.HasPrefix(unitName, "mo") {
-			return amount + u
+	u, each := likeUnit(strings.ToLower(strings.TrimSpace(digits[n:])))
+	d := time.Duration(amount * float64(each))
+	switch {
+	case d < time.Second:
+		return "1s"
+	case amount == math.Trunc(amount) && u != "":
+		return strconv.FormatFloat(amount, 'f', -1, 64) + u
+	}
+	return shortDuration(d.Round(time.Second))
+}
+
+// likeUnit is the unit of time that a word begins like, minutes if it begins like none; u is its letter, if it has one.
+func likeUnit(word string) (u string, each time.Duration) {
+	for _, of := range []struct {
+		begin, u string
+		each     time.Duration
+	}{
+		{"ms", "", time.Millisecond}, {"mil", "", time.Millisecond}, {"us", "", time.Microsecond}, {"µ", "", time.Microsecond},
+		{"mic", "", time.Microsecond}, {"n", "", time.Nanosecond}, {"mo", "m", time.Minute},
+		{"d", "d", 24 * time.Hour}, {"h", "h", time.Hour}, {"s", "s", time.Second},
+	} {
+		if strings.HasPrefix(word, of.begin) {
+			return of.u, of.each
 		}
 	}
-	return amount + "m"
+	return "m", time.Minute
 }
 
 // durationValue is a flag for a positive duration.

@@ -297,9 +297,15 @@ func TestDurationsHaveDaysAndNoSurprises(t *testing.T) {
 			t.Errorf("%q is %v (%v), want %v", in, got, err, want)
 		}
 	}
-	for in, want := range map[string]string{"2hours": "2h", "90sec": "90s", "-5m": "5m", "3 days": "3d", "5": "5m", "forever": "30m", "99999h": "30m"} {
+	for in, want := range map[string]string{"2hours": "2h", "90sec": "90s", "-5m": "5m", "3 days": "3d", "5": "5m", "forever": "30m", "99999h": "30m",
+		"999msec": "1s", "2000 ms": "2s", "3us": "1s", "1.5hours": "1h30m", "2 months": "2m", "0": "30m", "..": "30m"} {
 		if got := likeDuration(in); got != want {
 			t.Errorf("%q is meant to be %q, want %q", in, got, want)
+		}
+	}
+	for in, want := range map[string]string{"999ms": "1s", "1ns": "1s", "25h": "24h", "2d": "24h", "-5m": "5m", "soon": "30m", "90": "90m", "0s": "30m"} {
+		if got := likeSpan(in); got != want {
+			t.Errorf("--for %q is meant to be %q, want %q", in, got, want)
 		}
 	}
 	if got := shortDuration(time.Hour); got != "1h" {

@@ -154,12 +154,18 @@ func (m *Meter) part(windows []*Window, why string) {
 
 // pulse is what follows each heartbeat: windows end whose time is over, and the rest is written down.
 func (m *Meter) pulse(ctx context.Context) {
+	m.expire(func(*Window) bool { return true })
+	m.writeJournal(ctx)
+}
+
+// expire ends those windows whose time is over.
+func (m *Meter) expire(of func(*Window) bool) {
 	var limited, orphaned []*Window
 	now := time.Now()
 	m.mu.Lock()
 	for _, w := range m.windows {
 		switch {
-		case w.life.until.IsZero() || now.Before(w.life.until):
+		case w.life.until.IsZero() || now.Before(w.life.until) || !of(w):
 		case w.life.detached:
 			limited = append(limited, w)
 		default:
@@ -169,7 +175,6 @@ func (m *Meter) pulse(ctx context.Context) {
 	m.mu.Unlock()
 	m.part(limited, ReasonTimeLimit)
 	m.part(orphaned, ReasonOrphaned)
-	m.writeJournal(ctx)
 }
 
 // Close ends the window and says what it cost. A window that has ended is ErrNoWindow. With RequireSampled a figure that

@@ -54,6 +54,32 @@ func TestDetachedWindowEndsAtItsLimit(t *testing.T) {
 	})
 }
 
+// A list is no place for a window whose time is over, though the heartbeat that ends it has not come.
+func TestEndedWindowIsNotListedAsOpen(t *testing.T) {
+	on(t, "workstation", func(r *rig) {
+		ctx, me := context.Background(), meter.Viewer{UID: 7, Exact: true}
+		time.Sleep(300 * time.Millisecond)
+		mine := r.open(meter.OpenRequest{Owner: 7, Exact: true, Detached: true, Limit: meter.MinLife})
+		other := r.open(meter.OpenRequest{Owner: 8, Exact: true, Detached: true, Limit: meter.MinLife})
+		time.Sleep(meter.MinLife)
+		if list := r.Running(ctx, me, false); len(list) != 0 {
+			t.Errorf("listed as open: %v", ids(list))
+		}
+		results, _ := r.Kept(me)
+		if len(results) != 1 || results[0].ID != mine.ID() || results[0].Duration != meter.MinLife {
+			t.Fatalf("kept: %+v", results)
+		}
+		has(t, results[0].Reasons, meter.ReasonTimeLimit)
+		if r.OpenCount() != 1 {
+			t.Errorf("%d windows open: another's was ended by this list", r.OpenCount())
+		}
+		time.Sleep(time.Second)
+		if results, _ := r.Kept(meter.Viewer{UID: 8, Exact: true}); len(results) != 1 || results[0].ID != other.ID() {
+			t.Errorf("the heartbeat has not ended it: %+v", results)
+		}
+	})
+}
+
 func TestLimitsOfDetachedWindowsAreChecked(t *testing.T) {
 	on(t, "vm", func(r *rig) {
 		for _, limit := range []time.Duration{-1, 24*time.Hour + 1} {

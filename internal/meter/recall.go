@@ -248,7 +248,7 @@ func (c *checker) window(w *windowRecord, devices int, ids map[string]bool) {
 	c.want(isID(w.ID) && !ids[w.ID], "id")
 	ids[w.ID] = true
 	c.want(isLabel(w.Name) && (w.Workload == "" || isLabel(w.Workload)) && (w.Unit == "" || isLabel(w.Unit)), "label")
-	c.want(w.Weight >= 0.001 && w.Weight <= 1000 && amount(w.Hint), "weight")
+	c.want(w.Weight >= MinWeight && w.Weight <= MaxWeight && amount(w.Hint), "weight")
 	for _, watts := range []map[string]float64{w.Idle, w.IdlePlus} {
 		for name, v := range watts {
 			c.want(len(name) <= 200 && amount(v) && v <= maxIdle, "idle")

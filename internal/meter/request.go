@@ -5,7 +5,18 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 )
+
+// What a window's weight may be.
+const (
+	MinWeight = 0.001
+	MaxWeight = 1000.0
+)
+
+// MinLife is the shortest time limit of a detached window: that of a heartbeat, within which nothing is told to those who
+// may not see exact CPU energy.
+const MinLife = time.Second
 
 // check says what is wrong with a request.
 func (m *Meter) check(r OpenRequest) error {
@@ -17,14 +28,14 @@ func (m *Meter) check(r OpenRequest) error {
 			return fmt.Errorf("%s %q: not [A-Za-z0-9._-]{1,64}: %w", l.what, clip(l.text), ErrBadRequest)
 		}
 	}
-	if !(r.Weight >= 0.001 && r.Weight <= 1000) {
-		return fmt.Errorf("weight %g: not 0.001 to 1000: %w", r.Weight, ErrBadRequest)
+	if !(r.Weight >= MinWeight && r.Weight <= MaxWeight) {
+		return fmt.Errorf("weight %g: not %g to %g: %w", r.Weight, MinWeight, MaxWeight, ErrBadRequest)
 	}
-	if longest, _ := m.bounds(); r.Limit < 0 || r.Limit > longest {
-		return fmt.Errorf("time limit %v: not above 0 and up to %v: %w", r.Limit, longest, ErrBadRequest)
+	if longest, _ := m.bounds(); r.Limit != 0 && (r.Limit < MinLife || r.Limit > longest) {
+		return fmt.Errorf("time limit %v: not %v to %v: %w", r.Limit, MinLife, longest, ErrBadRequest)
 	}
 	if !amount(r.HintJoulesPerUnit) {
-		return fmt.Errorf("hint of %g joules a unit: not an amount: %w", r.HintJoulesPerUnit, ErrBadRequest)
+		return fmt.Errorf("hint of %g joules a unit: not a number above 0: %w", r.HintJoulesPerUnit, ErrBadRequest)
 	}
 	if err := m.checkWatts("idle_watts", r.IdleWatts); err != nil {
 		return err

@@ -31,8 +31,9 @@ type Running struct {
 const peekTime = 200 * time.Millisecond
 
 // Running tells of the viewer's windows that are open, the oldest first: from what was read anyway, or, with fresh, from
-// the present moment where the viewer may see exact figures.
+// the present moment where the viewer may see exact figures. One whose time is over ends here at the latest.
 func (m *Meter) Running(ctx context.Context, v Viewer, fresh bool) []Running {
+	m.expire(func(w *Window) bool { return !w.req.Observe && v.sees(w.req.Owner, w.req.Exact) })
 	windows, lives := m.visible(v)
 	if len(windows) == 0 {
 		return nil

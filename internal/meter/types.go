@@ -139,7 +139,8 @@ type OpenRequest struct {
 	// periods later), and the window begins there.
 	WaitEdge bool
 
-	// Detached: the window is on no session. It ends by itself after Limit, or Options.MaxLife where that is 0.
+	// Detached: the window is on no session. It ends by itself after Limit, MinLife at least, or Options.MaxLife where that
+	// is 0.
 	Detached bool
 	Limit    time.Duration
 	// MayWake: a board that sleeps is woken for the window.

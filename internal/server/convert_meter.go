@@ -8,15 +8,22 @@ import (
 	"github.com/qunerd/quner/internal/unit"
 )
 
-// openIn is a caller's request: the owner is who the kernel says calls, whatever the message holds.
-func openIn(o *qunerv1.OpenWindow, c caller) meter.OpenRequest {
+// openIn is a caller's request: the owner is who the kernel says calls, whatever the message holds. A weight or a hint of 0
+// is refused here: to the meter 0 is one that was not given.
+func openIn(o *qunerv1.OpenWindow, c caller) (meter.OpenRequest, error) {
+	switch {
+	case o != nil && o.Weight != nil && o.GetWeight() == 0:
+		return meter.OpenRequest{}, badRequest("weight 0: allowed is %g to %g", meter.MinWeight, meter.MaxWeight)
+	case o != nil && o.HintJoulesPerUnit != nil && o.GetHintJoulesPerUnit() == 0:
+		return meter.OpenRequest{}, badRequest("hint of 0 joules a unit: allowed is a number above 0")
+	}
 	return meter.OpenRequest{
 		Owner: c.UID, Exact: c.exact,
 		Name: o.GetName(), Devices: o.GetDevices(),
 		IdleWatts: o.GetIdleWatts(), IdleWattsUncertainty: o.GetIdleWattsUncertainty(), Weight: o.GetWeight(),
 		Workload: o.GetWorkload(), Unit: o.GetUnit(), HintJoulesPerUnit: o.GetHintJoulesPerUnit(),
 		WaitEdge: o.GetWaitEdge(), MayWake: o.GetMayWake(),
-	}
+	}, nil
 }
 
 func closeIn(c *qunerv1.CloseWindow) meter.CloseRequest {

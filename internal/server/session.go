@@ -71,7 +71,11 @@ func (s *session) answer(ctx context.Context, request *qunerv1.SessionRequest) *
 func (s *session) do(ctx context.Context, request *qunerv1.SessionRequest, answer *qunerv1.SessionResponse) error {
 	switch c := request.GetCommand().(type) {
 	case *qunerv1.SessionRequest_Open:
-		w, err := s.meter.Open(ctx, openIn(c.Open, s.caller))
+		o, err := openIn(c.Open, s.caller)
+		if err != nil {
+			return err
+		}
+		w, err := s.meter.Open(ctx, o)
 		if err != nil {
 			return err
 		}

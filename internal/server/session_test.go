@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 
@@ -94,6 +95,22 @@ func TestSession(t *testing.T) {
 	}
 	if _, err := s.Recv(); !errors.Is(err, io.EOF) {
 		t.Errorf("the end: %v", err)
+	}
+}
+
+// A weight or a hint that was given as 0 is no default.
+func TestSessionRefusesZeroes(t *testing.T) {
+	st := start(t, nil)
+	s := openSession(t, dial(t, st.admin()))
+	for name, set := range map[string]func(*qunerv1.OpenWindow){
+		"weight": func(o *qunerv1.OpenWindow) { o.Weight = new(0.0) },
+		"hint":   func(o *qunerv1.OpenWindow) { o.HintJoulesPerUnit = new(0.0) },
+	} {
+		request := openCommand(1, "w")
+		set(request.GetOpen())
+		if e := ask(t, s, request).GetError(); codes.Code(e.GetCode()) != codes.InvalidArgument || !strings.Contains(e.GetMessage(), "allowed is") {
+			t.Errorf("%s: %v", name, e)
+		}
 	}
 }
 
@@ -230,7 +247,7 @@ func TestCPUFiguresAreCoarseOnThePublicSocket(t *testing.T) {
 // FuzzSession gives a session anything a caller may send.
 func FuzzSession(f *testing.F) {
 	full := openCommand(5, "w", "cpu")
-	full.GetOpen().WaitEdge, full.GetOpen().Weight, full.GetOpen().HintJoulesPerUnit, full.GetOpen().Unit = true, 0.5, 2, "token"
+	full.GetOpen().WaitEdge, full.GetOpen().Weight, full.GetOpen().HintJoulesPerUnit, full.GetOpen().Unit = true, new(0.5), new(2.0), "token"
 	full.GetOpen().IdleWatts, full.GetOpen().IdleWattsUncertainty = map[string]float64{"cpu": 9}, map[string]float64{"cpu": 1}
 	for _, m := range []*qunerv1.SessionRequest{openCommand(1, "w"), openCommand(2, "", "gpu"), markCommand(3, "x", "y"), closeCommand(4, "x", true), full, {}, {Seq: 6, Command: &qunerv1.SessionRequest_Resume{Resume: &qunerv1.ResumeWindow{Id: "x"}}}} {
 		data, err := proto.Marshal(m)

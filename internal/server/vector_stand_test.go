@@ -176,10 +176,18 @@ func (s *rawSession) do(r *qunerv1.SessionRequest) (*qunerv1.SessionResponse, er
 	return answer, nil
 }
 
+// given is a number as it is on the wire, where 0 is one that is not there.
+func given(v float64) *float64 {
+	if v == 0 {
+		return nil
+	}
+	return &v
+}
+
 func (s *rawSession) open(_ context.Context, o client.OpenOptions) (finish, error) {
 	answer, err := s.do(&qunerv1.SessionRequest{Command: &qunerv1.SessionRequest_Open{Open: &qunerv1.OpenWindow{
-		Name: o.Name, Devices: o.Devices, IdleWatts: o.IdleWatts, IdleWattsUncertainty: o.IdleWattsPlus, Weight: o.Weight,
-		Unit: o.Unit, HintJoulesPerUnit: o.HintJoulesPerUnit, WaitEdge: o.WaitEdge,
+		Name: o.Name, Devices: o.Devices, IdleWatts: o.IdleWatts, IdleWattsUncertainty: o.IdleWattsPlus,
+		Unit: o.Unit, HintJoulesPerUnit: given(o.HintJoulesPerUnit), WaitEdge: o.WaitEdge,
 	}}})
 	if err != nil {
 		return nil, err

@@ -15,7 +15,10 @@ import (
 
 // Open begins a detached window.
 func (m *meterService) Open(ctx context.Context, r *qunerv1.OpenRequest) (*qunerv1.OpenResponse, error) {
-	o := openIn(r.GetWindow(), callerOf(ctx))
+	o, err := openIn(r.GetWindow(), callerOf(ctx))
+	if err != nil {
+		return nil, err
+	}
 	o.Detached, o.Limit = true, time.Duration(r.GetLimitNs())
 	w, err := m.server.meter.Open(ctx, o)
 	if err != nil {

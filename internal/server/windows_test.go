@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"runtime"
@@ -71,7 +72,14 @@ func TestDetachedWindow(t *testing.T) {
 	}
 	for name, o := range map[string]*qunerv1.OpenRequest{
 		"nothing": {}, "too long": {Window: &qunerv1.OpenWindow{Name: "a"}, LimitNs: int64(25 * time.Hour)},
-		"a past limit": {Window: &qunerv1.OpenWindow{Name: "a"}, LimitNs: -1},
+		"a past limit":  {Window: &qunerv1.OpenWindow{Name: "a"}, LimitNs: -1},
+		"a short limit": {Window: &qunerv1.OpenWindow{Name: "a"}, LimitNs: int64(time.Millisecond)},
+		"weight 0":      {Window: &qunerv1.OpenWindow{Name: "a", Weight: new(0.0)}},
+		"weight below":  {Window: &qunerv1.OpenWindow{Name: "a", Weight: new(-1.0)}},
+		"weight NaN":    {Window: &qunerv1.OpenWindow{Name: "a", Weight: new(math.NaN())}},
+		"hint 0":        {Window: &qunerv1.OpenWindow{Name: "a", HintJoulesPerUnit: new(0.0)}},
+		"hint below":    {Window: &qunerv1.OpenWindow{Name: "a", HintJoulesPerUnit: new(-1.0)}},
+		"hint infinite": {Window: &qunerv1.OpenWindow{Name: "a", HintJoulesPerUnit: new(math.Inf(1))}},
 	} {
 		if _, err := c.Open(t.Context(), o); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("%s: %v", name, err)

@@ -128,9 +128,10 @@ func (Method) EnumDescriptor() ([]byte, []int) {
 }
 
 type OpenRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Window        *OpenWindow            `protobuf:"bytes,1,opt,name=window,proto3" json:"window,omitempty"`
-	LimitNs       int64                  `protobuf:"varint,2,opt,name=limit_ns,json=limitNs,proto3" json:"limit_ns,omitempty"` // the window ends by itself after this; 0: at the daemon's limit, which is 24 h unless configured
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Window *OpenWindow            `protobuf:"bytes,1,opt,name=window,proto3" json:"window,omitempty"`
+	// The window ends by itself after this, 1 s or more; 0: at the daemon's limit, which is 24 h unless configured.
+	LimitNs       int64 `protobuf:"varint,2,opt,name=limit_ns,json=limitNs,proto3" json:"limit_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1418,10 +1419,10 @@ type OpenWindow struct {
 	Devices              []string               `protobuf:"bytes,2,rep,name=devices,proto3" json:"devices,omitempty"`                                                                                                                                     // empty: every GPU that is awake, CPU packages and dram
 	IdleWatts            map[string]float64     `protobuf:"bytes,3,rep,name=idle_watts,json=idleWatts,proto3" json:"idle_watts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`                                    // the caller's floor per device; the key "gpu" or "cpu" stands for all of its kind
 	IdleWattsUncertainty map[string]float64     `protobuf:"bytes,4,rep,name=idle_watts_uncertainty,json=idleWattsUncertainty,proto3" json:"idle_watts_uncertainty,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"` // ± W, 95 %
-	Weight               float64                `protobuf:"fixed64,5,opt,name=weight,proto3" json:"weight,omitempty"`                                                                                                                                     // share of a device used together; 0 means 1
+	Weight               *float64               `protobuf:"fixed64,5,opt,name=weight,proto3,oneof" json:"weight,omitempty"`                                                                                                                               // share of a device used together, 0.001…1000; absent: 1
 	Workload             string                 `protobuf:"bytes,6,opt,name=workload,proto3" json:"workload,omitempty"`
-	Unit                 string                 `protobuf:"bytes,7,opt,name=unit,proto3" json:"unit,omitempty"`                                                          // "token", "request"
-	HintJoulesPerUnit    float64                `protobuf:"fixed64,8,opt,name=hint_joules_per_unit,json=hintJoulesPerUnit,proto3" json:"hint_joules_per_unit,omitempty"` // for an estimate when nothing can be measured
+	Unit                 string                 `protobuf:"bytes,7,opt,name=unit,proto3" json:"unit,omitempty"`                                                                // "token", "request"
+	HintJoulesPerUnit    *float64               `protobuf:"fixed64,8,opt,name=hint_joules_per_unit,json=hintJoulesPerUnit,proto3,oneof" json:"hint_joules_per_unit,omitempty"` // above 0; for an estimate when nothing can be measured; absent: none
 	// The answer comes at the next step of the slowest counter that the window charges exactly, and the window begins there.
 	WaitEdge bool `protobuf:"varint,9,opt,name=wait_edge,json=waitEdge,proto3" json:"wait_edge,omitempty"`
 	// A board that sleeps is woken for the window. Without it a sleeping board is left asleep and reported as such.
@@ -1489,8 +1490,8 @@ func (x *OpenWindow) GetIdleWattsUncertainty() map[string]float64 {
 }
 
 func (x *OpenWindow) GetWeight() float64 {
-	if x != nil {
-		return x.Weight
+	if x != nil && x.Weight != nil {
+		return *x.Weight
 	}
 	return 0
 }
@@ -1510,8 +1511,8 @@ func (x *OpenWindow) GetUnit() string {
 }
 
 func (x *OpenWindow) GetHintJoulesPerUnit() float64 {
-	if x != nil {
-		return x.HintJoulesPerUnit
+	if x != nil && x.HintJoulesPerUnit != nil {
+		return *x.HintJoulesPerUnit
 	}
 	return 0
 }
@@ -2400,18 +2401,18 @@ const file_quner_v1_meter_proto_rawDesc = "" +
 	"\adevices\x18\x02 \x03(\tR\adevices\"<\n" +
 	"\fCommandError\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\rR\x04code\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage\"\x9c\x04\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\"\xca\x04\n" +
 	"\n" +
 	"OpenWindow\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\adevices\x18\x02 \x03(\tR\adevices\x12B\n" +
 	"\n" +
 	"idle_watts\x18\x03 \x03(\v2#.quner.v1.OpenWindow.IdleWattsEntryR\tidleWatts\x12d\n" +
-	"\x16idle_watts_uncertainty\x18\x04 \x03(\v2..quner.v1.OpenWindow.IdleWattsUncertaintyEntryR\x14idleWattsUncertainty\x12\x16\n" +
-	"\x06weight\x18\x05 \x01(\x01R\x06weight\x12\x1a\n" +
+	"\x16idle_watts_uncertainty\x18\x04 \x03(\v2..quner.v1.OpenWindow.IdleWattsUncertaintyEntryR\x14idleWattsUncertainty\x12\x1b\n" +
+	"\x06weight\x18\x05 \x01(\x01H\x00R\x06weight\x88\x01\x01\x12\x1a\n" +
 	"\bworkload\x18\x06 \x01(\tR\bworkload\x12\x12\n" +
-	"\x04unit\x18\a \x01(\tR\x04unit\x12/\n" +
-	"\x14hint_joules_per_unit\x18\b \x01(\x01R\x11hintJoulesPerUnit\x12\x1b\n" +
+	"\x04unit\x18\a \x01(\tR\x04unit\x124\n" +
+	"\x14hint_joules_per_unit\x18\b \x01(\x01H\x01R\x11hintJoulesPerUnit\x88\x01\x01\x12\x1b\n" +
 	"\twait_edge\x18\t \x01(\bR\bwaitEdge\x12\x19\n" +
 	"\bmay_wake\x18\n" +
 	" \x01(\bR\amayWake\x1a<\n" +
@@ -2420,7 +2421,9 @@ const file_quner_v1_meter_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\x1aG\n" +
 	"\x19IdleWattsUncertaintyEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\"8\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01B\t\n" +
+	"\a_weightB\x17\n" +
+	"\x15_hint_joules_per_unit\"8\n" +
 	"\fWindowOpened\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\adevices\x18\x02 \x03(\tR\adevices\"0\n" +
@@ -2658,6 +2661,7 @@ func file_quner_v1_meter_proto_init() {
 		(*SessionResponse_Error)(nil),
 		(*SessionResponse_Resumed)(nil),
 	}
+	file_quner_v1_meter_proto_msgTypes[18].OneofWrappers = []any{}
 	file_quner_v1_meter_proto_msgTypes[23].OneofWrappers = []any{}
 	file_quner_v1_meter_proto_msgTypes[24].OneofWrappers = []any{}
 	file_quner_v1_meter_proto_msgTypes[26].OneofWrappers = []any{}
