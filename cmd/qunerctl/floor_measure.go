@@ -217,11 +217,11 @@ func (m *floorMeasurement) done(r *qunerv1.MeasureFloorRequest) error {
 	case m.report == nil:
 		return errors.New("qunerd ended the measurement without a report")
 	case a.json:
-		if err := writeJSON(a.out, m.report); err != nil {
+		if err := a.dear(func(on *app) error { return writeJSON(on.out, m.report) }); err != nil {
 			return err
 		}
 	default:
-		a.floorPage(m.report)
+		_ = a.dear(func(on *app) error { on.floorPage(m.report); return nil })
 	}
 	refused := slices.DeleteFunc(slices.Clone(m.report.GetOutcomes()), func(o *qunerv1.FloorOutcome) bool { return o.GetFloor() != nil })
 	if len(refused) == 0 {

@@ -20,7 +20,7 @@ func TestPipeThatNobodyReadsEndsWithTheCaller(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, _, err := resultScreen(ctx, path, nil); err == nil {
+	if _, err := resultOutlet(ctx, path, nil); err == nil {
 		t.Errorf("waiting for a reader: %v", err)
 	}
 	// Somebody reads: what waits in open ends.
@@ -29,11 +29,13 @@ func TestPipeThatNobodyReadsEndsWithTheCaller(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = unix.Close(reader) }()
-	_, closeIt, err := resultScreen(context.Background(), path, nil)
+	out, err := resultOutlet(context.Background(), path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	closeIt()
+	if err := out.close(); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestWordsThatAreNoUTF8AreNamed(t *testing.T) {

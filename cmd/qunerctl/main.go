@@ -7,10 +7,8 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/spf13/cobra"
-	"golang.org/x/term"
-
 	"github.com/qunerd/quner/api/client"
+	"github.com/spf13/cobra"
 )
 
 // version is set by the linker: -ldflags '-X main.version=…'.
@@ -40,13 +38,12 @@ func run(args []string, in io.Reader, out, errOut *os.File) int {
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(in)
-	root.SetOut(out)
-	root.SetErr(errOut)
+	status := exitOK
 	cmd, err := root.ExecuteContextC(ctx)
-	if err == nil {
-		return exitOK
+	if err != nil {
+		status = a.report(cmd, err)
 	}
-	return a.report(cmd, err)
+	return a.whole(status, err)
 }
 
 func (a *app) root() *cobra.Command {
@@ -64,7 +61,9 @@ empty. Errors stay text on standard error.
 
 Exit codes: 0 ok, 1 error, 2 usage, 3 daemon unreachable, 4 denied,
 5 refused by policy or by a sweep that runs, 130 interrupted. "meter -- CMD"
-exits with CMD's; what keeps it from starting CMD is 125, 126 or 127.`,
+exits with CMD's; what keeps it from starting CMD is 125, 126 or 127. An
+output that does not take all of the page is 1 (of "meter -- CMD": 125,
+where CMD's own is 0).`,
 		Example:                    "  qunerctl\n  qunerctl meter -- make -j8\n  sudo qunerctl tune --apply -- ./train --steps 20",
 		Args:                       noArgs,
 		RunE:                       func(cmd *cobra.Command, _ []string) error { return a.home(cmd.Context()) },
@@ -93,6 +92,10 @@ exits with CMD's; what keeps it from starting CMD is 125, 126 or 127.`,
 		root.AddCommand(c)
 	}
 	root.AddCommand(a.versionCmd(), manCommand())
+	if a.out != nil {
+		root.SetOut(a.out)
+		root.SetErr(a.err)
+	}
 	root.SetHelpCommand(helpCmd())
 	completions(root)
 	return root
@@ -105,25 +108,4 @@ func heeded(signals ...os.Signal) []os.Signal {
 		return signals
 	}
 	return append(signals, syscall.SIGHUP)
-}
-
-// screen is an output that knows whether a person looks at it.
-type screen struct {
-	io.Writer
-	tty    bool
-	colour bool
-	width  int // columns that a line may take; 0: pageWidth
-}
-
-// pageWidth is how wide a page is where no terminal says otherwise.
-const pageWidth = 100
-
-func newScreen(f *os.File) *screen {
-	tty := term.IsTerminal(int(f.Fd()))
-	_, noColour := os.LookupEnv("NO_COLOR")
-	s := &screen{Writer: f, tty: tty, colour: tty && !noColour && os.Getenv("TERM") != "dumb"}
-	if wide, _, err := term.GetSize(int(f.Fd())); tty && err == nil {
-		s.width = wide
-	}
-	return s
 }

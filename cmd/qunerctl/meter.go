@@ -54,7 +54,9 @@ func (a *app) meterCmd() *cobra.Command {
 		Short: "Joules of a command, or of the machine for a while",
 		Long: `Run COMMAND and tell on standard error what it cost in joules, as "perf stat"
 does. COMMAND keeps its standard streams and signals, and its exit status is
-meter's. A daemon that cannot be reached costs the figure, never the command.
+meter's. A daemon that cannot be reached costs the figure, never the command. A
+result that cannot be written where it is to go is told on standard error, and
+is 125 where COMMAND's own status is 0.
 Failures before COMMAND starts, wrong flags too, are 125, 126 (not executable)
 and 127 (not found).
 
@@ -162,11 +164,12 @@ func (a *app) meter(cmd *cobra.Command, f *meterFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	result, closeOutput, err := resultScreen(ctx, f.output, a.err)
+	result, err := resultOutlet(ctx, f.output, a.err)
 	if err != nil {
 		return meterFailure(err)
 	}
-	defer closeOutput()
+	defer func() { _ = result.close() }()
+	heedPipe()
 
 	if err := a.resolveDevices(ctx, f); err != nil {
 		return meterFailure(err)
@@ -191,9 +194,15 @@ func (a *app) meter(cmd *cobra.Command, f *meterFlags, args []string) error {
 	if closeErr != nil && measured.Cause == nil {
 		measured.Cause = closeErr
 	}
-	a.showResult(cmd, result, measured, metering{words: words(args), args: args})
+	lost := a.deliver(cmd, result, measured, metering{words: words(args), args: args})
 	if why := f.notSampled(measured); why != nil {
 		a.err.printf("qunerctl: %s; the exit status is the command's\n", why)
+	}
+	switch {
+	case lost != nil && status == 0:
+		return &failure{error: lost, code: exitMeterFailed}
+	case lost != nil:
+		a.err.printf("qunerctl: %s; the exit status is the command's\n", clean(lost.Error()))
 	}
 	if status != 0 {
 		return &failure{error: fmt.Errorf("exit status %d", status), code: status, quiet: true}
@@ -261,31 +270,6 @@ func rootCause(err error) error {
 			return err
 		}
 		err = inner
-	}
-}
-
-// resultScreen is where the result goes.
-func resultScreen(ctx context.Context, path string, otherwise *screen) (s *screen, closeIt func(), err error) {
-	if path == "" {
-		return otherwise, func() {}, nil
-	}
-	type opened struct {
-		file *os.File
-		err  error
-	}
-	done := make(chan opened, 1)
-	go func() { // a named pipe is open when somebody reads it, as it is with a shell's >
-		file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_CLOEXEC, 0o666)
-		done <- opened{file, err}
-	}()
-	select {
-	case o := <-done:
-		if o.err != nil {
-			return nil, nil, o.err
-		}
-		return &screen{Writer: io.Writer(o.file)}, func() { _ = o.file.Close() }, nil
-	case <-ctx.Done():
-		return nil, nil, &failure{error: fmt.Errorf("%s: interrupted while nobody read this pipe", quote(path)), code: exitInterrupted}
 	}
 }
 

@@ -62,11 +62,11 @@ func (a *app) meterFor(cmd *cobra.Command, f *meterFlags) error {
 		_ = errors.As(err, &said)
 		return said
 	}
-	result, closeOutput, err := resultScreen(ctx, f.output, a.out)
+	result, err := resultOutlet(ctx, f.output, a.out)
 	if err != nil {
 		return err
 	}
-	defer closeOutput()
+	defer func() { _ = result.close() }()
 	if err := a.resolveDevices(ctx, f); err != nil {
 		return usagef("qunerctl doctor", "%w", err)
 	}
@@ -94,7 +94,9 @@ func (a *app) meterFor(cmd *cobra.Command, f *meterFlags) error {
 	if len(f.open.Devices) > 0 {
 		what = short(strings.Join(f.open.Devices, ", "))
 	}
-	a.showResult(cmd, result, measured, metering{words: what, asked: f.lasts})
+	if err := a.deliver(cmd, result, measured, metering{words: what, asked: f.lasts}); err != nil {
+		return err
+	}
 	if why := f.notSampled(measured); why != nil {
 		return &failure{error: why, code: exitError}
 	}
@@ -125,16 +127,14 @@ func (a *app) await(ctx context.Context, lasts time.Duration) {
 	}
 }
 
-// showResult prints what was measured.
+// showResult prints what was measured; the screen remembers whether that worked.
 func (a *app) showResult(cmd *cobra.Command, s *screen, measured client.Result, of metering) {
 	cleanMessage(measured.Window.ProtoReflect())
 	if !a.json {
 		a.meterPage(cmd, s, measured, of)
 		return
 	}
-	if err := writeJSON(s, measured.Window); err != nil {
-		a.err.printf("qunerctl: %s\n", clean(err.Error()))
-	}
+	_ = writeJSON(s, measured.Window)
 }
 
 // notSampled is what is wrong with a figure where nothing but a measurement will do.

@@ -279,5 +279,8 @@ func (a *app) watchWindowLines(next func() (*qunerv1.WatchResponse, error)) erro
 			}
 			a.out.printf("%s  %s  %s  %s  %s\n", at, shortID(w.GetId()), w.GetName(), span(time.Duration(w.GetDurationNs())), energy)
 		}
+		if err := a.out.failed(); err != nil { // there is nobody to show it to
+			return err
+		}
 	}
 }

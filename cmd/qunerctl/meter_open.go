@@ -65,10 +65,15 @@ daemon. Only the same user can mark, close or list it.`,
 				return err
 			}
 			if a.json {
-				return writeJSON(a.out, answer)
+				err = writeJSON(a.out, answer)
+			} else {
+				a.out.printf("%s\n", answer.GetOpened().GetId())
 			}
-			a.out.printf("%s\n", answer.GetOpened().GetId())
-			return nil
+			if lost := a.out.failed(); lost != nil {
+				return &failure{error: errLost{fmt.Errorf("window %s is open, and its id is not written: %w", answer.GetOpened().GetId(), rootCause(lost))},
+					code: exitError, hint: "qunerctl meter close " + answer.GetOpened().GetId()}
+			}
+			return err
 		},
 	})
 	flags := cmd.Flags()
@@ -170,7 +175,9 @@ told as well, once, for an hour after its end.`,
 				return windowError(args[0], err)
 			}
 			result := client.Result{Window: answer.GetResult()}
-			a.showResult(cmd, a.out, result, metering{words: result.Window.GetName(), script: true})
+			if err := a.deliver(cmd, &outlet{screen: a.out}, result, metering{words: result.Window.GetName(), script: true}); err != nil {
+				return err
+			}
 			if why := f.notSampled(result); why != nil {
 				return &failure{error: why, code: exitError}
 			}

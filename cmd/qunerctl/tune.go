@@ -225,14 +225,13 @@ func (a *app) workOf(f *tuneFlags, args []string) (*workload, error) {
 // tuned prints what a sweep, or its plan, has come to.
 func (a *app) tuned(sweep *sweep, f *tuneFlags, args []string) error {
 	r := sweep.report
+	var lost error
 	switch {
 	case r != nil && a.json:
-		if err := writeJSON(a.out, r); err != nil {
-			return err
-		}
+		lost = a.dear(func(on *app) error { return writeJSON(on.out, r) })
 	case r != nil:
 		a.err.printf("\n") // between the progress and the page, which is for standard output
-		a.tunePage(r, f, args)
+		lost = a.dear(func(on *app) error { on.tunePage(r, f, args); return nil })
 	case a.json:
 		return writeJSON(a.out, sweep.plan)
 	default:
@@ -241,9 +240,12 @@ func (a *app) tuned(sweep *sweep, f *tuneFlags, args []string) error {
 	}
 	if r != nil && f.plot != "" {
 		if err := plotOf(r).save(f.plot, f.start.GetForce()); err != nil {
-			return err
+			return errors.Join(lost, err)
 		}
 		a.err.printf("The curve is in %s.\n", quote(f.plot))
+	}
+	if lost != nil {
+		return lost
 	}
 	if r != nil && f.start.GetApply() {
 		return notKept(r)

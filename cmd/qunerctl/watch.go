@@ -66,6 +66,9 @@ func (a *app) watchLines(next func() (*qunerv1.Status, error)) error {
 		power, _ := now(s)
 		a.out.printf("%s  %s  %s  %s  %s\n", time.Unix(0, s.GetTimeUnixNs()).Format(time.TimeOnly),
 			profileWord(s.GetProfile()), s.GetPointSource(), leversNow(s.GetLevers()), power)
+		if err := a.out.failed(); err != nil { // there is nobody to show it to
+			return err
+		}
 	}
 }
 

@@ -35,9 +35,13 @@ func run(args []string, stdout, stderr io.Writer) int {
 	defer stop()
 	// A reader of the log that goes away must not take the daemon with it: a write then fails, and that is all.
 	signal.Ignore(syscall.SIGPIPE)
-	root := command(stdout, stderr)
+	out := &wholeWriter{Writer: stdout}
+	root := command(out, stderr)
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	ran, err := root.ExecuteContextC(ctx)
+	if err == nil && out.lost != nil && ran.Name() != "run" { // nobody need be there to hear what a daemon has to say
+		err = fmt.Errorf("standard output is not whole: %w", out.lost)
+	}
 	if err == nil {
 		return 0
 	}
@@ -51,6 +55,21 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return coded.ExitCode()
 	}
 	return exitError
+}
+
+// wholeWriter remembers whether all that was written has arrived. It is for one goroutine at a time.
+type wholeWriter struct {
+	io.Writer
+	lost error // of the first write that failed
+}
+
+// Write writes on.
+func (w *wholeWriter) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	if err != nil && w.lost == nil {
+		w.lost = err
+	}
+	return n, err
 }
 
 // endings are the signals that mean an orderly end: the host is put back first. A terminal that goes away is one of them;
