@@ -88,7 +88,7 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 	}
 	_, _ = fmt.Fprintf(a.err, "%s %s\n", a.err.style(red, "qunerctl:"), clean(strings.Join(strings.FieldsFunc(f.Error(), lineEnds), "; ")))
 	if f.hint != "" {
-		_, _ = fmt.Fprintf(a.err, "%s %s\n", a.err.style(bold, "hint:"), clean(f.hint))
+		_, _ = fmt.Fprintf(a.err, "%s %s\n", a.err.style(bold, "hint:"), clean(a.asCalled(f.hint)))
 	}
 	return f.code
 }

@@ -17,7 +17,53 @@ import (
 
 // asRoot is a command line for a verb that moves the machine. A daemon of one's own is moved without sudo, which would
 // not find it; so is any by root.
-func (a *app) asRoot(verb string) string { return strings.TrimSpace(a.sudo() + "qunerctl " + verb) }
+func (a *app) asRoot(verb string) string {
+	return strings.TrimSpace(a.asCalled(a.sudo() + "qunerctl " + verb))
+}
+
+// asCalled is a hint with this program's name as the person has typed it, where that was a path: the shell would not find
+// the bare name.
+func (a *app) asCalled(hint string) string {
+	const name = "qunerctl"
+	if a.self == "" {
+		return hint
+	}
+	var b strings.Builder
+	for {
+		before, after, found := strings.Cut(hint, name)
+		b.WriteString(before)
+		if !found {
+			return b.String()
+		}
+		if alone(before, after) {
+			b.WriteString(a.self)
+		} else {
+			b.WriteString(name)
+		}
+		hint = after
+	}
+}
+
+// alone tells whether what stands between two texts is a word of its own.
+func alone(before, after string) bool {
+	return (before == "" || strings.ContainsRune(" \"(`", rune(before[len(before)-1]))) &&
+		(after == "" || strings.ContainsRune(" \"),;:.`", rune(after[0])))
+}
+
+// calledAs is how this program was called, if by a path and the shell does not find the same one by its name.
+func calledAs(arg string) string {
+	if !strings.Contains(arg, "/") {
+		return ""
+	}
+	if found, err := exec.LookPath("qunerctl"); err == nil {
+		one, err := os.Stat(found)
+		other, otherErr := os.Stat(arg)
+		if err == nil && otherErr == nil && os.SameFile(one, other) {
+			return ""
+		}
+	}
+	return quote(arg)
+}
 
 func (a *app) sudo() string {
 	if _, ok := a.otherDaemon(); ok || a.superuser {
@@ -45,9 +91,24 @@ func (a *app) hasUnit() bool {
 	})
 }
 
+// simulatedHost is what makes a directory that of a simulated machine.
+const simulatedHost = "sim/host.txtar"
+
+func isSimulation(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, simulatedHost))
+	return err == nil
+}
+
+// startHint is for a daemon that is not there: how it is started, or that another one was meant.
 func (a *app) startHint() string {
 	dir, other := a.otherDaemon()
 	switch {
+	case other && isSimulation(dir):
+		return a.program("qunerd") + " run --simulate " + quote(filepath.Join(dir, simulatedHost)) + " --dir " + quote(dir)
+	case other && a.hasUnit() && a.dir != "":
+		return "without --socket it is the service of this machine: systemctl status qunerd"
+	case other && a.hasUnit():
+		return "unset " + client.EnvSocket + " && systemctl status qunerd"
 	case other:
 		return a.program("qunerd") + " run --simulate workstation --dir " + quote(dir)
 	case a.hasUnit():
@@ -59,7 +120,10 @@ func (a *app) startHint() string {
 
 // stuckHint is for sockets that are there while nobody answers: the service starts again and again, or hangs.
 func (a *app) stuckHint() string {
-	if _, other := a.otherDaemon(); other || !a.hasUnit() {
+	switch _, other := a.otherDaemon(); {
+	case other:
+		return a.logHint()
+	case !a.hasUnit():
 		return a.startHint()
 	}
 	return a.sudo() + "journalctl -u qunerd -n 20"

@@ -59,6 +59,62 @@ func TestServiceThatDoesNotAnswerIsLookedAt(t *testing.T) {
 	}
 }
 
+// A simulated machine is proposed only where there is one, or where quner is no service.
+func TestHintForAnotherDaemonFitsTheMachine(t *testing.T) {
+	units, dir := t.TempDir(), t.TempDir()
+	t.Setenv(client.EnvSocket, dir)
+	t.Setenv("PATH", t.TempDir())
+	if got, want := (&app{units: []string{units}}).startHint(), "qunerd run --simulate workstation --dir "+quote(dir); got != want {
+		t.Errorf("no service: %q, want %q", got, want)
+	}
+	if err := os.WriteFile(filepath.Join(units, "qunerd.service"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := (&app{units: []string{units}}).startHint(), "unset QUNER_SOCKET && systemctl status qunerd"; got != want {
+		t.Errorf("a service: %q, want %q", got, want)
+	}
+	if got := (&app{units: []string{units}, dir: dir}).startHint(); !strings.HasPrefix(got, "without --socket") {
+		t.Errorf("a service, --socket: %q", got)
+	}
+	host := filepath.Join(dir, "sim", "host.txtar")
+	if err := os.Mkdir(filepath.Dir(host), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(host, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := (&app{units: []string{units}}).startHint(), "qunerd run --simulate "+quote(host)+" --dir "+quote(dir); got != want {
+		t.Errorf("a simulated machine: %q, want %q", got, want)
+	}
+}
+
+// A hint can be pasted by whoever has called this program by a path.
+func TestHintsNameThisProgramAsItWasCalled(t *testing.T) {
+	a := &app{self: calledAs("bin/qunerctl"), superuser: true}
+	for hint, want := range map[string]string{
+		"qunerctl status":                           "bin/qunerctl status",
+		"sudo qunerctl meter --for 1s":              "sudo bin/qunerctl meter --for 1s",
+		"qunerctl a; or: qunerctl b":                "bin/qunerctl a; or: bin/qunerctl b",
+		"rm /usr/bin/qunerctl":                      "rm /usr/bin/qunerctl",
+		"the daemon is older than this qunerctl: x": "the daemon is older than this bin/qunerctl: x",
+		"journalctl -u qunerd":                      "journalctl -u qunerd",
+		"":                                          "",
+	} {
+		if got := a.asCalled(hint); got != want {
+			t.Errorf("%q: %q, want %q", hint, got, want)
+		}
+	}
+	if got := a.asRoot("resume"); got != "bin/qunerctl resume" {
+		t.Errorf("%q", got)
+	}
+	if got := (&app{self: calledAs("qunerctl")}).asCalled("qunerctl status"); got != "qunerctl status" {
+		t.Errorf("by its name: %q", got)
+	}
+	if got := calledAs("./a dir/qunerctl"); got != "'./a dir/qunerctl'" {
+		t.Errorf("%q", got)
+	}
+}
+
 // A daemon that is not on PATH is named so that the hint can be pasted.
 func TestHintsNameProgramsThatCanBeFound(t *testing.T) {
 	self, err := os.Executable()

@@ -174,7 +174,7 @@ func worthTuning(s *qunerv1.Status) bool {
 // next is the one thing to do.
 func (a *app) next(s *qunerv1.Status) string {
 	do := func(why, command string) string {
-		return fmt.Sprintf("%s\n  %s", strings.Join(wrap(why, a.out.columns()), "\n"), a.out.style(bold, command))
+		return fmt.Sprintf("%s\n  %s", strings.Join(wrap(why, a.out.columns()), "\n"), a.out.style(bold, a.asCalled(command)))
 	}
 	switch {
 	case s.GetTune().GetRunning():

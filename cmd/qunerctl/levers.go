@@ -2,9 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	qunerv1 "github.com/qunerd/quner/api/quner/v1"
 )
@@ -50,6 +54,17 @@ a board's (nvml/GPU-6f1d2c44), or a kind for all of it (governor, epp, package, 
 	return cmd
 }
 
+// leverError makes a wrong call of a name that is no lever's, where the host has any.
+func leverError(err error) error {
+	var answered interface{ GRPCStatus() *status.Status }
+	if errors.As(err, &answered) {
+		if s := answered.GRPCStatus(); s.Code() == codes.NotFound && !strings.Contains(s.Message(), "none at all") {
+			return usagef("qunerctl levers list", "%s", s.Message())
+		}
+	}
+	return err
+}
+
 func (a *app) ownerCmd(verb, what string, o qunerv1.LeverOwner) *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
@@ -69,7 +84,7 @@ func (a *app) ownerCmd(verb, what string, o qunerv1.LeverOwner) *cobra.Command {
 				return qunerv1.NewAdminServiceClient(conn).SetLeverOwner(ctx, r)
 			})
 			if err != nil {
-				return err
+				return leverError(err)
 			}
 			if a.json {
 				return writeJSON(a.out, answer)

@@ -23,6 +23,7 @@ type app struct {
 	in       io.Reader
 	out, err *screen
 	args     []string // as typed, for hints that repeat them
+	self     string   // how this program was called, if by a path
 	json     bool
 	dir      string // --socket
 
@@ -32,7 +33,7 @@ type app struct {
 
 // run is the whole command; it returns the exit status.
 func run(args []string, in io.Reader, out, errOut *os.File) int {
-	a := &app{in: in, out: newScreen(out), err: newScreen(errOut), args: args, superuser: os.Geteuid() == 0, units: unitDirs()}
+	a := &app{in: in, out: newScreen(out), err: newScreen(errOut), args: args, self: calledAs(os.Args[0]), superuser: os.Geteuid() == 0, units: unitDirs()}
 	ctx, stop := signal.NotifyContext(context.Background(), heeded(syscall.SIGINT, syscall.SIGTERM)...)
 	defer stop()
 	root := a.root()

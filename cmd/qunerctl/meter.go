@@ -156,7 +156,7 @@ func meterFailure(err error) error {
 
 func (a *app) meter(cmd *cobra.Command, f *meterFlags, args []string) error {
 	ctx := cmd.Context()
-	if err := f.check(cmd.Flags().Changed("work")); err != nil {
+	if err := f.check(cmd.Flags()); err != nil {
 		return meterFailure(err)
 	}
 	a.warnMisplaced(args)

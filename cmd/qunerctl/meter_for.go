@@ -53,7 +53,7 @@ func (a *app) openWindow(cmd *cobra.Command, c *client.Client, f *meterFlags) (*
 // meterFor meters the machine for a while.
 func (a *app) meterFor(cmd *cobra.Command, f *meterFlags) error {
 	ctx := cmd.Context()
-	err := f.check(cmd.Flags().Changed("work"))
+	err := f.check(cmd.Flags())
 	if f.span == "" { // --for=
 		err = wrongValue("qunerctl meter --for 60s", "--for", f.span, forForms)
 	}

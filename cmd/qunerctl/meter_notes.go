@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	qunerv1 "github.com/qunerd/quner/api/quner/v1"
 )
 
@@ -158,8 +160,12 @@ func device(there []string, typed string) (string, error) {
 	}
 }
 
-// check refuses what makes no sense before the command starts. counted is whether --work was given.
-func (f *meterFlags) check(counted bool) (err error) {
+// check refuses what makes no sense before the command starts.
+func (f *meterFlags) check(flags *pflag.FlagSet) (err error) {
+	counted := flags.Changed("work")
+	if flags.Changed("output") && (f.output == "" || f.output == "-") {
+		return wrongValue("qunerctl meter -o joules.txt", "-o", f.output, "the name of a file")
+	}
 	if f.open.IdleWatts, f.open.IdleWattsPlus, err = parseIdleWatts(f.idle); err != nil {
 		return err
 	}

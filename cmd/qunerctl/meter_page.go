@@ -60,7 +60,7 @@ func (a *app) meterPage(cmd *cobra.Command, s *screen, r client.Result, of meter
 // hintOn prints what to type next, on one line of its own that can be pasted.
 func (a *app) hintOn(s *screen, hint string) {
 	if hint != "" {
-		s.printf("%s %s\n", s.style(bold, "hint:"), clean(hint))
+		s.printf("%s %s\n", s.style(bold, "hint:"), clean(a.asCalled(hint)))
 	}
 }
 

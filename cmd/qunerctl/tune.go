@@ -133,6 +133,9 @@ func (f *tuneFlags) check(cmd *cobra.Command) error {
 	if err := f.checkWork(cmd); err != nil {
 		return err
 	}
+	if cmd.Flags().Changed("plot") && f.plot == "" {
+		return wrongValue("--plot tune.svg", "--plot", f.plot, "a file that ends in .svg or .png")
+	}
 	if err := checkPlot(f.plot, f.start.GetForce()); err != nil {
 		return err
 	}

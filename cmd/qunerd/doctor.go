@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -48,10 +49,10 @@ it is.`,
   sudo qunerd doctor --record mine.trace --for 30s`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if file != "" && !strings.HasSuffix(file, ".txtar") {
+			if c.Flags().Changed("capture") && !strings.HasSuffix(file, ".txtar") {
 				return usageError{fmt.Errorf("--capture %q: a simulated machine is a file whose name ends in .txtar", file), "qunerd doctor"}
 			}
-			if err := recordable(trace, length, c.Flags().Changed("for")); err != nil {
+			if err := recordable(trace, length, c.Flags()); err != nil {
 				return err
 			}
 			salt, err := saltOf(c.InOrStdin(), salted)
@@ -144,6 +145,9 @@ func newFile(name string, fill func(io.Writer) error) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return hinted{err, "name a file that is not there: nothing is overwritten"}
+	}
+	if errors.Is(err, fs.ErrNotExist) { // it is to be made: its directory is missing
+		return hinted{err, "make its directory first: mkdir -p " + filepath.Dir(name)}
 	}
 	if err != nil {
 		return err

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/qunerd/quner/internal/doctor"
 	"github.com/qunerd/quner/internal/meter"
 )
@@ -18,10 +20,12 @@ const (
 	maxRecord = 24 * time.Hour
 )
 
-// recordable refuses a length that says nothing, or nothing of use.
-func recordable(file string, length time.Duration, told bool) error {
+// recordable refuses a file that is none, and a length that says nothing, or nothing of use.
+func recordable(file string, length time.Duration, flags *pflag.FlagSet) error {
 	switch {
-	case told && file == "":
+	case flags.Changed("record") && (file == "" || file == "-"):
+		return usageError{fmt.Errorf("--record %q: allowed is the name of a file that is not there", file), "qunerd doctor"}
+	case flags.Changed("for") && file == "":
 		return usageError{errors.New("--for goes with --record: it is how long to record"), "qunerd doctor"}
 	case length < minRecord || length > maxRecord:
 		return usageError{fmt.Errorf("--for %v: allowed is %v to %v", length, minRecord, maxRecord), "qunerd doctor"}

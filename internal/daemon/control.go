@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/qunerd/quner/internal/levers"
@@ -94,13 +95,25 @@ func (s *state) nextMode(c Caller, change ModeChange) (profiles.ModeState, error
 	return next, nil
 }
 
+// brief is a duration as one types it: 24h, where Go has 24h0m0s.
+func brief(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
 // String is the call in the words of the command line.
 func (c ModeChange) String() string {
 	switch {
 	case c.Resume:
 		return "resume"
 	case c.Mode == profiles.ModeOff && c.Pause > 0:
-		return "pause " + c.Pause.String()
+		return "pause " + brief(c.Pause)
 	case c.Mode == profiles.ModeOff:
 		return "pause"
 	}

@@ -194,15 +194,15 @@ func (s *state) explored(source profiles.Source) error {
 	r := s.retunes.now
 	since := time.Since(r.Last)
 	if r.Verdict == string(tune.Uncertified) && r.Hard == s.print.Hard.Key() && r.Soft == s.print.Soft.Key() && since < unsettledFor {
-		return notNow("%v ago no state could be told to be best; the next try is in %v",
-			since.Round(time.Minute), (unsettledFor - since).Round(time.Minute))
+		return notNow("%s ago no state could be told to be best; the next try is in %s",
+			brief(since.Round(time.Minute)), brief((unsettledFor - since).Round(time.Minute)))
 	}
 	return nil
 }
 
 func days(d time.Duration) string {
 	if d < 48*time.Hour {
-		return d.Round(time.Minute).String()
+		return brief(d.Round(time.Minute))
 	}
 	return fmt.Sprintf("%d days", d/(24*time.Hour))
 }
