@@ -107,7 +107,7 @@ func (o *outlet) close() error {
 
 // firstOf is the first of errors that were joined.
 func firstOf(err error) error {
-	if many, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // what was joined here
+	if many, ok := err.(interface{ Unwrap() []error }); ok {
 		return many.Unwrap()[0]
 	}
 	return err
@@ -150,12 +150,12 @@ func (a *app) deliver(cmd *cobra.Command, to *outlet, measured client.Result, of
 }
 
 // dear prints what took long, on standard error too where standard output does not take it.
-func (a *app) dear(print func(on *app) error) error {
-	err := print(a)
+func (a *app) dear(show func(on *app) error) error {
+	err := show(a)
 	if a.out.failed() != nil {
 		on := *a
 		on.out = a.err
-		_ = print(&on)
+		_ = show(&on)
 	}
 	return err
 }
