@@ -191,6 +191,13 @@ func (d *daemon) Tune(stream grpc.BidiStreamingServer[qunerv1.TuneRequest, quner
 	d.note("runs", "%g", runs)
 	report := tuneReport(d.verdict, start.GetApply())
 	report.WorkUnit = start.GetWorkUnit()
+	if d.verdict == "interior" {
+		report.Voided, report.Unwatched = 3, []string{"gpu/0000:0c:00.0"}
+		report.VoidedBy = []*qunerv1.VoidedWindows{
+			{Why: "load", Windows: 2, Last: "somebody else is at work: pid 4242 (ffmpeg) of uid 1001 on gpu/GPU-5f0c2d44, none of the workload's"},
+			{Why: "levers", Windows: 1, Last: "the cap was changed meanwhile"},
+		}
+	}
 	return stream.Send(&qunerv1.TuneResponse{Message: &qunerv1.TuneResponse_Report{Report: report}})
 }
 
@@ -201,7 +208,7 @@ func (d *daemon) attached(stream grpc.BidiStreamingServer[qunerv1.TuneRequest, q
 		return status.Error(codes.FailedPrecondition, "tune: refused: no window of workload nobody of uid 0 has closed with work for 60 s; does the service open windows with workload=nobody and tell its work at the close?")
 	}
 	for i, state := range []string{"300 W", "200 W", "100 W"} {
-		p := &qunerv1.TuneProgress{Window: uint32(i + 1), MaxWindows: 3, State: []string{state}, Watts: proto.Float64(312.4), WorkPerSecond: proto.Float64(40), JoulesPerWork: proto.Float64(7.81), Best: "200 W"}
+		p := &qunerv1.TuneProgress{Window: uint32(i + 1), MaxWindows: 3, State: []string{state}, Watts: proto.Float64(312.4), WorkPerSecond: proto.Float64(40), JoulesPerWork: proto.Float64(7.81), Best: "200 W", WorkUnit: "token"}
 		if err := stream.Send(&qunerv1.TuneResponse{Message: &qunerv1.TuneResponse_Progress{Progress: p}}); err != nil {
 			return err
 		}
@@ -261,7 +268,7 @@ func (d *daemon) trial(stream grpc.BidiStreamingServer[qunerv1.TuneRequest, qune
 	}
 	p := &qunerv1.TuneProgress{Window: n, MaxWindows: 3, State: []string{state}, Watts: proto.Float64(312.4), WorkPerSecond: proto.Float64(0.5), JoulesPerWork: proto.Float64(624.8), Best: "200 W", Phase: "pass"}
 	if n == 3 {
-		p.Voided = "the cap was changed meanwhile"
+		p.Voided, p.VoidedWhy = "the cap was changed meanwhile", "levers"
 	}
 	return done, stream.Send(&qunerv1.TuneResponse{Message: &qunerv1.TuneResponse_Progress{Progress: p}})
 }

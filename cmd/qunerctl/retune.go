@@ -112,6 +112,7 @@ func (a *app) retunePage(m *qunerv1.RetuneResponse) {
 
 func (a *app) restPage(r *qunerv1.TuneReport) {
 	a.restTable(r)
+	a.uncounted(r)
 	a.out.printf("\n")
 	switch {
 	case r.GetVerdict() == "flat":

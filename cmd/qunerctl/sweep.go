@@ -182,6 +182,7 @@ func (s *sweep) left() (time.Duration, bool) {
 // window tells how one window came out: it stays on the screen, as a record of the sweep.
 func (s *sweep) window(p *qunerv1.TuneProgress) {
 	s.last, s.best = p.GetWindow(), p.GetBest()
+	s.unit = orWord(p.GetWorkUnit(), s.unit)
 	head := s.head(p.GetWindow(), p.GetMaxWindows(), p.GetState())
 	if p.GetVoided() != "" {
 		s.line.step("%s  does not count: %s", head, p.GetVoided())

@@ -47,6 +47,7 @@ func (a *app) tunePage(r *qunerv1.TuneReport, f *tuneFlags, args []string) {
 		a.out.printf("\n  %s\n", a.out.style(dim, "1 window: no interval, and so nothing that is sure"))
 	}
 	a.unmeasured(r)
+	a.uncounted(r)
 	if joulesKnown {
 		for _, axis := range r.GetAxes() {
 			a.chart(r, axis)

@@ -191,14 +191,14 @@ func (t *sweep) watch(ctx context.Context) (tune.Sample, error) {
 		return tune.Sample{}, err
 	}
 	amount, windows := a.work(began, ended)
-	s := t.sampleOf(r, TuneWork{Amount: amount})
 	switch {
 	case windows == 0:
-		s.Void = fmt.Sprintf("no window of %s closed in it with work", a.of)
+		t.spoil(voided(VoidWork, "no window of %s closed in it with work", a.of))
 	case !whole:
-		s.Void = fmt.Sprintf("%d windows of %s that were open at its end do not close, so that their work is not known", a.tap.OpenSince(ended), a.of)
+		t.spoil(voided(VoidWork, "%d windows of %s that were open at its end do not close, so that their work is not known",
+			a.tap.OpenSince(ended), a.of))
 	}
-	return s, nil
+	return t.sampleOf(r, TuneWork{Amount: amount}), nil
 }
 
 // served waits until a trial that began at a moment has lasted long enough, and a window has closed in it; for the latter not for ever.

@@ -16,7 +16,6 @@ import (
 	"github.com/qunerd/quner/internal/daemon"
 	"github.com/qunerd/quner/internal/host/hostsim"
 	"github.com/qunerd/quner/internal/meter"
-	"github.com/qunerd/quner/internal/tune"
 )
 
 // live is a service that works request by request on the simulated board, each in a window of its own, and never waits.
@@ -95,7 +94,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 // bystander is the caller of a sweep that is attached to a service.
 type bystander struct {
 	t    *testing.T
-	told func(tune.Progress) // may be nil
+	told func(daemon.Progress) // may be nil
 }
 
 func (bystander) Plan(daemon.TunePlan) error { return nil }
@@ -104,7 +103,7 @@ func (o bystander) Run(context.Context, daemon.TuneRun) (daemon.TuneWork, error)
 	return daemon.TuneWork{}, errors.New("the caller of an attached sweep is asked to run something")
 }
 
-func (o bystander) Progress(p tune.Progress) {
+func (o bystander) Progress(p daemon.Progress) {
 	o.t.Logf("%s %s window %d of %d: %+v", p.Phase, p.Label, p.Window, p.Max, p.Sample)
 	if o.told != nil {
 		o.told(p)
@@ -127,7 +126,7 @@ type reckoner struct {
 	wrong, far float64 // sum of the errors, and the greatest, as shares
 }
 
-func (k *reckoner) look(p tune.Progress) {
+func (k *reckoner) look(p daemon.Progress) {
 	if p.Sample.Void != "" {
 		k.t.Errorf("void: %s", p.Sample.Void)
 	}
@@ -273,7 +272,7 @@ func TestAWindowThatDoesNotCloseSpoilsTheTrial(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = d.Tune(t.Context(), attachedSweep("chat", 7), bystander{t, func(p tune.Progress) {
+		_, err = d.Tune(t.Context(), attachedSweep("chat", 7), bystander{t, func(p daemon.Progress) {
 			if p.Sample.Void == "" {
 				t.Errorf("it counts: %+v", p)
 			}

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/qunerd/quner/internal/host"
@@ -24,17 +23,17 @@ const (
 )
 
 // foreignLoad is whose work the CPUs have done between two looks at which the sweep's workload did not run, as a reason for
-// a window not to count; empty if it was next to none.
-func foreignLoad(from, to host.CPUTime, seconds float64) string {
+// a window not to count; none if it was next to nothing.
+func foreignLoad(from, to host.CPUTime, seconds float64) void {
 	passed := to.Total - from.Total
 	if !(passed > 0) || from.Total == 0 || !(seconds > 0) {
-		return ""
+		return void{}
 	}
 	busy, of := (to.Busy-from.Busy)/seconds, passed/seconds
 	if busy <= max(foreignLeast, foreignShare*of) {
-		return ""
+		return void{}
 	}
-	return fmt.Sprintf("somebody else's load on the CPUs: %.1f of %.0f were busy while the workload did not run", busy, of)
+	return voided(VoidLoad, "somebody else's load on the CPUs: %.1f of %.0f were busy while the workload did not run", busy, of)
 }
 
 // moves tells whether an axis moves what a metered device draws: a board by its cap, a package by its limit and by the

@@ -10,7 +10,6 @@ import (
 	"github.com/qunerd/quner/internal/config"
 	"github.com/qunerd/quner/internal/daemon"
 	"github.com/qunerd/quner/internal/host/hostsim"
-	"github.com/qunerd/quner/internal/tune"
 )
 
 // machine sets up a simulated host for a test.
@@ -68,7 +67,7 @@ type worker struct {
 }
 
 func (w worker) Plan(daemon.TunePlan) error { return nil }
-func (w worker) Progress(p tune.Progress) {
+func (w worker) Progress(p daemon.Progress) {
 	w.t.Logf("%s %s window %d of %d: %+v", p.Phase, p.Label, p.Window, p.Max, p.Sample)
 }
 

@@ -92,7 +92,7 @@ func notNow(format string, args ...any) error { return notNowError{fmt.Sprintf(f
 // Resting is shown an exploration at rest.
 type Resting interface {
 	Plan(TunePlan) error
-	Progress(tune.Progress)
+	Progress(Progress)
 }
 
 // RetuneReport is what became of a call to explore.

@@ -21,18 +21,18 @@ import (
 // onlooker watches an exploration at rest.
 type onlooker struct {
 	t    testing.TB
-	each func(tune.Progress) // may be nil
+	each func(daemon.Progress) // may be nil
 }
 
 func (o onlooker) Plan(daemon.TunePlan) error { return nil }
-func (o onlooker) Progress(p tune.Progress) {
+func (o onlooker) Progress(p daemon.Progress) {
 	o.t.Logf("%s %s %s window %d of %d: %+v", p.Axis, p.Phase, p.Label, p.Window, p.Max, p.Sample)
 	if o.each != nil {
 		o.each(p)
 	}
 }
 
-func retune(t *testing.T, d *daemon.Daemon, each func(tune.Progress)) daemon.RetuneReport {
+func retune(t *testing.T, d *daemon.Daemon, each func(daemon.Progress)) daemon.RetuneReport {
 	t.Helper()
 	r, err := d.Retune(t.Context(), daemon.Caller{}, false, onlooker{t, each})
 	if err != nil {
@@ -181,7 +181,7 @@ func TestAnExplorationAtRestGivesWay(t *testing.T) {
 				d, stop := start(t, sim, config.Default())
 				found := sim.Settings()
 				var ended time.Time
-				r := retune(t, d, func(p tune.Progress) {
+				r := retune(t, d, func(p daemon.Progress) {
 					if p.Window == 2 {
 						c.meanwhile(t, sim, d)
 						ended = time.Now()
@@ -209,7 +209,7 @@ func TestAPersonsSweepComesBeforeOneAtRest(t *testing.T) {
 		sim := machine(t, "workstation")
 		d, stop := start(t, sim, config.Default())
 		swept := make(chan error, 1)
-		r := retune(t, d, func(p tune.Progress) {
+		r := retune(t, d, func(p daemon.Progress) {
 			if p.Window != 1 {
 				return
 			}
@@ -239,7 +239,7 @@ func TestACallerWhoGoesEndsAnExplorationAtRest(t *testing.T) {
 		found := sim.Settings()
 		d, stop := start(t, sim, config.Default())
 		ctx, leave := context.WithCancel(t.Context())
-		_, err := d.Retune(ctx, daemon.Caller{}, false, onlooker{t, func(p tune.Progress) { leave() }})
+		_, err := d.Retune(ctx, daemon.Caller{}, false, onlooker{t, func(p daemon.Progress) { leave() }})
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("error %v", err)
 		}

@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -26,50 +25,47 @@ const windowAtLeast = 2 * time.Second
 func (t *sweep) trial(ctx context.Context, at []int) (tune.Sample, error) {
 	began := time.Now()
 	t.window++
+	t.spoilt = void{}
 	point := pointAt(t.rest, t.axes, at)
 	if err := t.set(ctx, point); err != nil {
 		return tune.Sample{}, err
 	}
-	quiet, settling := t.d.cpuTime(), time.Now()
-	if err := sleep(ctx, t.service.settle()); err != nil {
+	if err := t.settle(ctx); err != nil {
 		return tune.Sample{}, err
-	}
-	foreign := ""
-	if t.service == nil { // a service works on
-		foreign = foreignLoad(quiet, t.d.cpuTime(), time.Since(settling).Seconds())
 	}
 	before, err := t.verify(ctx, point)
 	if err != nil {
 		return tune.Sample{}, err
 	}
+	t.spoil(before)
+	watch := t.sentry.watch(ctx)
 	sample, err := t.sample(ctx, at)
+	for _, v := range watch.end(ctx) {
+		t.spoil(v)
+	}
 	if err != nil {
 		return tune.Sample{}, err
 	}
 	after, err := t.verify(ctx, point)
+	t.spoil(after)
 	sample.Took = time.Since(began)
-	for _, void := range []string{before, after, foreign} {
-		if sample.Void == "" {
-			sample.Void = void
-		}
-	}
-	return sample, errors.Join(err, t.patience(sample.Void))
+	sample.Void = t.spoilt.text
+	return sample, errors.Join(err, t.patience())
 }
 
-// maxVoids is how many windows in a row may be void before the sweep ends: what spoils them does not go away, and the
-// workload is somebody's time.
-const maxVoids = 5
-
-// patience counts voids in a row.
-func (t *sweep) patience(void string) error {
-	if void == "" {
-		t.voids = 0
-		return nil
+// settle lets a state be for a while. A workload that is no service does not run then: whatever does is somebody else's.
+func (t *sweep) settle(ctx context.Context) error {
+	if t.service != nil {
+		return sleep(ctx, t.service.settle())
 	}
-	if t.voids++; t.voids < maxVoids {
-		return nil
+	quiet, began := t.d.cpuTime(), time.Now()
+	load, err := t.sentry.settled(ctx, settle)
+	if err != nil {
+		return err
 	}
-	return fmt.Errorf("%w: %d in a row: %s", ErrVoided, maxVoids, void)
+	t.spoil(load)
+	t.spoil(foreignLoad(quiet, t.d.cpuTime(), time.Since(began).Seconds()))
+	return nil
 }
 
 // set brings a state's point into force, as long as the sweep still holds the levers.
@@ -88,7 +84,7 @@ func (t *sweep) set(ctx context.Context, p levers.Point) error {
 }
 
 // verify reads the hardware back: a lever that does not read as set spoils the window. So does what happened meanwhile.
-func (t *sweep) verify(ctx context.Context, p levers.Point) (void string, err error) {
+func (t *sweep) verify(ctx context.Context, p levers.Point) (found void, err error) {
 	sweeping := ctx
 	err = t.d.do(ctx, func(ctx context.Context, s *state) error {
 		if t.lease.idle && s.sweep == t.lease {
@@ -98,7 +94,10 @@ func (t *sweep) verify(ctx context.Context, p levers.Point) (void string, err er
 		if s.sweep != t.lease {
 			return context.Cause(sweeping)
 		}
-		void = t.lease.void
+		found = void{}
+		if t.lease.void != "" {
+			found = voided(VoidCall, "%s", t.lease.void)
+		}
 		for _, st := range s.bank.States(ctx) {
 			want, moved := p.Value(st.Name)
 			asked := want
@@ -109,16 +108,16 @@ func (t *sweep) verify(ctx context.Context, p levers.Point) (void string, err er
 			switch {
 			case !moved:
 			case st.Err != nil:
-				void = fmt.Sprintf("%s: %v", st.Name, st.Err)
+				found = voided(VoidLevers, "%s: %v", st.Name, st.Err)
 			case st.State == levers.Yielded: // its span now ends where the other has set it, so that all would seem well
-				void = fmt.Sprintf("%s reads %s, not %s: someone else set it", st.Name, st.Value, asked)
+				found = voided(VoidLevers, "%s reads %s, not %s: someone else set it", st.Name, st.Value, asked)
 			case st.Value != want:
-				void = fmt.Sprintf("%s reads %s, not %s: someone else set it", st.Name, st.Value, want)
+				found = voided(VoidLevers, "%s reads %s, not %s: someone else set it", st.Name, st.Value, want)
 			}
 		}
 		return nil
 	})
-	return void, err
+	return found, err
 }
 
 // sample measures what the sweep is of: a workload that the caller runs, or a service that goes on.
@@ -163,10 +162,10 @@ func (t *sweep) sampleOf(r meter.Result, work TuneWork) tune.Sample {
 		s.Joules = math.NaN() // base watts alone are no measurement
 	}
 	if float64(work.Stalled) > maxStall*float64(r.Duration) {
-		s.Void = fmt.Sprintf("the workload's runner stood still for %v of %v", work.Stalled.Round(time.Millisecond), r.Duration.Round(time.Millisecond))
+		t.spoil(voided(VoidWork, "the workload's runner stood still for %v of %v", work.Stalled.Round(time.Millisecond), r.Duration.Round(time.Millisecond)))
 	}
 	if r.Duration < t.atLeast {
-		s.Void = fmt.Sprintf("lasted %v, shorter than the %v asked for", r.Duration.Round(time.Millisecond), t.atLeast)
+		t.spoil(voided(VoidWork, "lasted %v, shorter than the %v asked for", r.Duration.Round(time.Millisecond), t.atLeast))
 	}
 	for _, dev := range r.Devices {
 		watts := dev.Gross.Per(r.Duration).Watts()
@@ -182,8 +181,8 @@ func (t *sweep) sampleOf(r meter.Result, work TuneWork) tune.Sample {
 		case slices.ContainsFunc(dev.Reasons, blind):
 			s.Joules = math.NaN()
 		case slices.ContainsFunc(dev.Reasons, failed), dev.Coverage < 1:
-			s.Void = fmt.Sprintf("%s: measured %.0f %% of the window (%s)",
-				dev.Device, 100*dev.Coverage, strings.Join(dev.Reasons, ", "))
+			t.spoil(voided(VoidMeasurement, "%s: measured %.0f %% of the window (%s)",
+				dev.Device, 100*dev.Coverage, strings.Join(dev.Reasons, ", ")))
 		}
 	}
 	return s

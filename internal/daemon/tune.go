@@ -52,8 +52,11 @@ type sweep struct {
 	rest     levers.Point // settings no axis moves
 	plan     TunePlan
 	window   int
-	voids    int       // in a row
-	began    time.Time // when the levers were taken
+	sentry   *sentry
+	spoilt   void        // why the window that runs does not count
+	voids    int         // in a row
+	counts   []VoidCount // in all
+	began    time.Time   // when the levers were taken
 }
 
 // Tune finds the operating point that does most work per joule for a workload that the caller runs. Whatever ends it,
@@ -95,18 +98,21 @@ func (t *sweep) run(ctx context.Context) (TuneReport, error) {
 // search measures, and books what that itself has cost.
 func (t *sweep) search(ctx context.Context, report *TuneReport) error {
 	t.began = time.Now()
+	t.sentry = t.newSentry(ctx)
+	report.Unwatched = t.sentry.blind(ctx, t.plan.Devices)
 	spent, err := t.d.meter.Open(ctx, exactWindow(t.call+"-sweep"))
 	if err != nil {
 		return err
 	}
 	report.Result, err = tune.Sweep(ctx, t.tuneAxes(), t.trial, tune.Options{
 		Objective: t.spec.Objective, MaxSlowdown: slowdownOption(t.spec.MaxSlowdown), MaxWindows: t.plan.MaxWindows,
-		AllowRaise: t.d.cfg.AllowRaise, Progress: t.workload.Progress,
+		AllowRaise: t.d.cfg.AllowRaise, Progress: t.progress,
 		Budget: t.spec.Budget, TrialTime: settle + t.atLeast, Horizon: t.horizon(),
 	})
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
+	report.Voids = t.voidCounts(report.Result.Voided)
 	cost, closeErr := spent.Close(context.WithoutCancel(ctx), closeExact())
 	if closeErr == nil {
 		report.Energy = cost.Gross + t.plan.Base.Over(time.Since(t.began))

@@ -15,7 +15,7 @@ import (
 // Caller is who asks, as the kernel told the server.
 type Caller struct {
 	UID uint32
-	PID int32 // for log lines only, never for a decision
+	PID int32 // for log lines, and to tell a sweep's own processes from others; never for what is allowed
 }
 
 // Status is one picture of the machine: immutable once published. Its JSON is status.json.
@@ -133,7 +133,7 @@ type TuneWorkload interface {
 	Plan(TunePlan) error
 	// Run runs the workload once or more, for at least r.AtLeast, and returns what was done. Its error ends the sweep.
 	Run(ctx context.Context, r TuneRun) (TuneWork, error)
-	Progress(tune.Progress)
+	Progress(Progress)
 }
 
 // TuneReport is the outcome of a sweep.
@@ -146,6 +146,9 @@ type TuneReport struct {
 	Note    string
 
 	WorkUnit string // what the work is counted in; empty: runs of a command
+
+	Voids     []VoidCount // windows that did not count, by the kind of reason, most first
+	Unwatched []string    // devices that do not tell whether heat slows them down
 }
 
 // Payback is for how many seconds of work in the chosen states the saving takes to make up for all that the sweep has

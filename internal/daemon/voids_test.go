@@ -12,7 +12,6 @@ import (
 	"github.com/qunerd/quner/internal/config"
 	"github.com/qunerd/quner/internal/daemon"
 	"github.com/qunerd/quner/internal/meter"
-	"github.com/qunerd/quner/internal/tune"
 )
 
 // rivalled is a sweep's workload on a machine where somebody else moves the cap in the midst of some windows.
@@ -30,7 +29,7 @@ func (w *rivalled) Run(ctx context.Context, r daemon.TuneRun) (daemon.TuneWork, 
 	return work, err
 }
 
-func (w *rivalled) Progress(p tune.Progress) {
+func (w *rivalled) Progress(p daemon.Progress) {
 	w.worker.Progress(p)
 	w.voids = append(w.voids, p.Sample.Void)
 }

@@ -22,11 +22,11 @@ func planOut(p daemon.TunePlan) *qunerv1.TunePlan {
 	}
 }
 
-func progressOut(p tune.Progress, best string) *qunerv1.TuneProgress {
+func progressOut(p daemon.Progress, best string) *qunerv1.TuneProgress {
 	s := p.Sample
 	out := &qunerv1.TuneProgress{
-		Window: count(p.Window), MaxWindows: count(p.Max), State: []string{p.Label}, Best: best, Voided: s.Void,
-		Phase: string(p.Phase),
+		Window: count(p.Window), MaxWindows: count(p.Max), State: []string{p.Label}, Best: best, Voided: printable(s.Void),
+		Phase: string(p.Phase), VoidedWhy: string(p.Why), WorkUnit: p.WorkUnit,
 	}
 	hasEnergy := s.Joules > 0
 	if s.Seconds > 0 {
@@ -61,6 +61,10 @@ func reportOut(r daemon.TuneReport, spec daemon.TuneSpec, units map[string]strin
 		EnergyUj:  known(int64(r.Energy), r.Energy > 0 && r.Verdict() != tune.NoEnergy),
 		Principle: res.Principle, Objective: res.Objective.String(), MaxSlowdown: spec.MaxSlowdown,
 		Note: sentences(r.Note, res.Note), WorkUnit: cmp.Or(r.WorkUnit, spec.WorkUnit, "run"),
+		VoidedBy: each(r.Voids, func(v daemon.VoidCount) *qunerv1.VoidedWindows {
+			return &qunerv1.VoidedWindows{Why: string(v.Why), Windows: count(v.Windows), Last: printable(v.Last)}
+		}),
+		Unwatched: r.Unwatched,
 	}
 	if back := r.Payback(); r.Certified() && back > 0 {
 		out.PaybackS = finite(back)

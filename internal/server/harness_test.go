@@ -171,7 +171,8 @@ func (d *scripted) Retune(ctx context.Context, c daemon.Caller, dryRun bool, see
 	if err := see.Plan(twoStates); err != nil || dryRun {
 		return daemon.RetuneReport{}, err
 	}
-	see.Progress(tune.Progress{Axis: "gpu", Phase: tune.PhaseCheck, Label: "300 W", Window: 1, Max: 8, Best: 1, Sample: tune.Sample{Work: 5, Seconds: 5, Joules: 200}})
+	see.Progress(daemon.Progress{Progress: tune.Progress{Axis: "gpu", Phase: tune.PhaseCheck, Label: "300 W", Window: 1, Max: 8, Best: 1,
+		Sample: tune.Sample{Work: 5, Seconds: 5, Joules: 200}}})
 	return daemon.RetuneReport{Spec: daemon.TuneSpec{WorkUnit: "second"}, Report: theReport()}, nil
 }
 

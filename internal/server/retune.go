@@ -42,8 +42,8 @@ func (o *remoteOnlooker) Plan(p daemon.TunePlan) error {
 }
 
 // Progress tells the caller of a window that has ended.
-func (o *remoteOnlooker) Progress(p tune.Progress) {
-	m := &qunerv1.RetuneResponse_Progress{Progress: progressOut(p, best(o.axes, p))}
+func (o *remoteOnlooker) Progress(p daemon.Progress) {
+	m := &qunerv1.RetuneResponse_Progress{Progress: progressOut(p, best(o.axes, p.Progress))}
 	if err := o.stream.Send(&qunerv1.RetuneResponse{Message: m}); err != nil && o.gone == nil {
 		o.gone = fmt.Errorf("%w: %w", errGone, err)
 	}

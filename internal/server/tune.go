@@ -209,8 +209,8 @@ func workIn(f *qunerv1.RunFinished, window int) (daemon.TuneWork, error) {
 }
 
 // Progress tells the caller of a window that has ended. A caller who cannot be told is noticed by the reader.
-func (w *remoteWorkload) Progress(p tune.Progress) {
-	m := &qunerv1.TuneResponse_Progress{Progress: progressOut(p, best(w.axes, p))}
+func (w *remoteWorkload) Progress(p daemon.Progress) {
+	m := &qunerv1.TuneResponse_Progress{Progress: progressOut(p, best(w.axes, p.Progress))}
 	if err := w.send(&qunerv1.TuneResponse{Message: m}); err != nil {
 		w.cancel(fmt.Errorf("%w: %w", errGone, err))
 	}

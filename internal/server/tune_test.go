@@ -41,8 +41,8 @@ func sweepOf(n int) func(context.Context, daemon.TuneSpec, daemon.TuneWorkload) 
 			if err != nil {
 				return daemon.TuneReport{}, fmt.Errorf("tune: %w", err)
 			}
-			w.Progress(tune.Progress{Axis: "gpu", Phase: tune.PhasePass, Label: label, Window: i + 1, Max: 8,
-				Sample: tune.Sample{Work: work.Amount, Seconds: 2, Joules: 100 * float64(1+i%2)}})
+			w.Progress(daemon.Progress{Progress: tune.Progress{Axis: "gpu", Phase: tune.PhasePass, Label: label, Window: i + 1, Max: 8,
+				Sample: tune.Sample{Work: work.Amount, Seconds: 2, Joules: 100 * float64(1+i%2)}}, WorkUnit: spec.WorkUnit})
 		}
 		return theReport(), nil
 	}
@@ -52,6 +52,8 @@ func theReport() daemon.TuneReport {
 	nan := math.NaN()
 	return daemon.TuneReport{
 		Plan: twoStates, Energy: 3 * unit.Kilojoule, Applied: true, Note: "kept",
+		Voids:     []daemon.VoidCount{{Why: daemon.VoidLoad, Windows: 1, Last: "pid 7 (\x1b[2J) is at work"}},
+		Unwatched: []string{"gpu/0000:03:00.0"},
 		Chosen: levers.NewPoint(levers.Setting{Lever: "nvml/GPU-1", Value: "100000"}),
 		Result: tune.Result{
 			Objective: tune.WorkPerJoule, Principle: tune.Principle, Chosen: []int{0}, Windows: 5, Voided: 1, Payback: 900,
@@ -104,6 +106,21 @@ func receive(t *testing.T, c tuneClient) *qunerv1.TuneResponse {
 		t.Fatal(err)
 	}
 	return m
+}
+
+// TestVoidsAreTold: why windows did not count is said at once and in the report, fit for a terminal.
+func TestVoidsAreTold(t *testing.T) {
+	p := progressOut(daemon.Progress{
+		Progress: tune.Progress{Sample: tune.Sample{Void: "pid 7 (\x1b[2J) is at work"}}, Why: daemon.VoidLoad, WorkUnit: "token",
+	}, "")
+	if p.GetVoided() != "pid 7 (?[2J) is at work" || p.GetVoidedWhy() != "load" || p.GetWorkUnit() != "token" {
+		t.Errorf("%v", p)
+	}
+	r := reportOut(theReport(), daemon.TuneSpec{}, nil)
+	if len(r.GetVoidedBy()) != 1 || r.GetVoidedBy()[0].GetWhy() != "load" || r.GetVoidedBy()[0].GetWindows() != 1 ||
+		r.GetVoidedBy()[0].GetLast() != "pid 7 (?[2J) is at work" || len(r.GetUnwatched()) != 1 {
+		t.Errorf("%v, %v", r.GetVoidedBy(), r.GetUnwatched())
+	}
 }
 
 func TestTune(t *testing.T) {

@@ -52,7 +52,7 @@ func TestFiguresThatAreNotKnownAreAbsent(t *testing.T) {
 	if s.Watts != nil || s.AchievedWatts != nil || s.GetSameAs() != "300 W" || s.GetSkipped() != "draws what 300 W draws" || s.GetAxis() != "gpu" {
 		t.Errorf("a state that nobody measured: %v", s)
 	}
-	p := progressOut(tune.Progress{Sample: tune.Sample{Work: 1, Seconds: 2, Joules: math.NaN()}}, "")
+	p := progressOut(daemon.Progress{Progress: tune.Progress{Sample: tune.Sample{Work: 1, Seconds: 2, Joules: math.NaN()}}}, "")
 	if p.Watts != nil || p.JoulesPerWork != nil || p.GetWorkPerSecond() != 0.5 {
 		t.Errorf("a window without a counter: %v", p)
 	}

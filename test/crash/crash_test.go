@@ -16,14 +16,13 @@ import (
 	"github.com/qunerd/quner/internal/host/hostsim"
 	"github.com/qunerd/quner/internal/levers"
 	"github.com/qunerd/quner/internal/profiles"
-	"github.com/qunerd/quner/internal/tune"
 )
 
 // worker runs the sweep's workload on the simulated board.
 type worker struct{ sim *hostsim.Sim }
 
 func (worker) Plan(daemon.TunePlan) error { return nil }
-func (worker) Progress(tune.Progress)     {}
+func (worker) Progress(daemon.Progress)   {}
 
 func (w worker) Run(ctx context.Context, r daemon.TuneRun) (daemon.TuneWork, error) {
 	var work daemon.TuneWork

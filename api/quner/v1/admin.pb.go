@@ -1092,6 +1092,8 @@ type TuneProgress struct {
 	Best          string                 `protobuf:"bytes,7,opt,name=best,proto3" json:"best,omitempty"`                                                  // label of the best state so far; empty before there is one
 	Voided        string                 `protobuf:"bytes,8,opt,name=voided,proto3" json:"voided,omitempty"`                                              // why this window does not count
 	Phase         string                 `protobuf:"bytes,9,opt,name=phase,proto3" json:"phase,omitempty"`                                                // "pre-check", "pass", "refine"
+	VoidedWhy     string                 `protobuf:"bytes,10,opt,name=voided_why,json=voidedWhy,proto3" json:"voided_why,omitempty"`                      // the kind of reason for which it does not count, as in VoidedWindows; empty if it does
+	WorkUnit      string                 `protobuf:"bytes,11,opt,name=work_unit,json=workUnit,proto3" json:"work_unit,omitempty"`                         // what the work is counted in, in the singular; empty: runs, or not known yet
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1189,6 +1191,20 @@ func (x *TuneProgress) GetPhase() string {
 	return ""
 }
 
+func (x *TuneProgress) GetVoidedWhy() string {
+	if x != nil {
+		return x.VoidedWhy
+	}
+	return ""
+}
+
+func (x *TuneProgress) GetWorkUnit() string {
+	if x != nil {
+		return x.WorkUnit
+	}
+	return ""
+}
+
 // TuneReport ends the sweep. A figure that is not known, or not yet, is absent: never 0, infinite or not a number.
 type TuneReport struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
@@ -1212,6 +1228,8 @@ type TuneReport struct {
 	MaxSlowdown     float64                `protobuf:"fixed64,18,opt,name=max_slowdown,json=maxSlowdown,proto3" json:"max_slowdown,omitempty"`
 	Note            string                 `protobuf:"bytes,19,opt,name=note,proto3" json:"note,omitempty"`
 	WorkUnit        string                 `protobuf:"bytes,20,opt,name=work_unit,json=workUnit,proto3" json:"work_unit,omitempty"` // what the work is counted in: "run"
+	VoidedBy        []*VoidedWindows       `protobuf:"bytes,21,rep,name=voided_by,json=voidedBy,proto3" json:"voided_by,omitempty"` // the windows that did not count, by kind of reason, most first
+	Unwatched       []string               `protobuf:"bytes,22,rep,name=unwatched,proto3" json:"unwatched,omitempty"`               // devices that do not tell whether heat slows them down
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -1386,6 +1404,85 @@ func (x *TuneReport) GetWorkUnit() string {
 	return ""
 }
 
+func (x *TuneReport) GetVoidedBy() []*VoidedWindows {
+	if x != nil {
+		return x.VoidedBy
+	}
+	return nil
+}
+
+func (x *TuneReport) GetUnwatched() []string {
+	if x != nil {
+		return x.Unwatched
+	}
+	return nil
+}
+
+// VoidedWindows are those windows of a sweep that did not count for one kind of reason. Each was measured again, within the
+// budget.
+type VoidedWindows struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// levers: a lever did not stay as set; call: somebody asked for something else; load: somebody else was at work on the
+	// machine; throttling: heat or the power supply slowed a device down; work: the workload did not run as asked, or did not
+	// tell its work; measurement: a device did not measure all of it.
+	Why           string `protobuf:"bytes,1,opt,name=why,proto3" json:"why,omitempty"`
+	Windows       uint32 `protobuf:"varint,2,opt,name=windows,proto3" json:"windows,omitempty"`
+	Last          string `protobuf:"bytes,3,opt,name=last,proto3" json:"last,omitempty"` // of the last of them, in words
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VoidedWindows) Reset() {
+	*x = VoidedWindows{}
+	mi := &file_quner_v1_admin_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VoidedWindows) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VoidedWindows) ProtoMessage() {}
+
+func (x *VoidedWindows) ProtoReflect() protoreflect.Message {
+	mi := &file_quner_v1_admin_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VoidedWindows.ProtoReflect.Descriptor instead.
+func (*VoidedWindows) Descriptor() ([]byte, []int) {
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *VoidedWindows) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *VoidedWindows) GetWindows() uint32 {
+	if x != nil {
+		return x.Windows
+	}
+	return 0
+}
+
+func (x *VoidedWindows) GetLast() string {
+	if x != nil {
+		return x.Last
+	}
+	return ""
+}
+
 type RetuneRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	DryRun        bool                   `protobuf:"varint,1,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // only whether it would be explored, and the plan
@@ -1395,7 +1492,7 @@ type RetuneRequest struct {
 
 func (x *RetuneRequest) Reset() {
 	*x = RetuneRequest{}
-	mi := &file_quner_v1_admin_proto_msgTypes[15]
+	mi := &file_quner_v1_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1407,7 +1504,7 @@ func (x *RetuneRequest) String() string {
 func (*RetuneRequest) ProtoMessage() {}
 
 func (x *RetuneRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[15]
+	mi := &file_quner_v1_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1420,7 +1517,7 @@ func (x *RetuneRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetuneRequest.ProtoReflect.Descriptor instead.
 func (*RetuneRequest) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{15}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RetuneRequest) GetDryRun() bool {
@@ -1445,7 +1542,7 @@ type RetuneResponse struct {
 
 func (x *RetuneResponse) Reset() {
 	*x = RetuneResponse{}
-	mi := &file_quner_v1_admin_proto_msgTypes[16]
+	mi := &file_quner_v1_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1457,7 +1554,7 @@ func (x *RetuneResponse) String() string {
 func (*RetuneResponse) ProtoMessage() {}
 
 func (x *RetuneResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[16]
+	mi := &file_quner_v1_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1470,7 +1567,7 @@ func (x *RetuneResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetuneResponse.ProtoReflect.Descriptor instead.
 func (*RetuneResponse) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{16}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RetuneResponse) GetMessage() isRetuneResponse_Message {
@@ -1555,7 +1652,7 @@ type ForgetPointsRequest struct {
 
 func (x *ForgetPointsRequest) Reset() {
 	*x = ForgetPointsRequest{}
-	mi := &file_quner_v1_admin_proto_msgTypes[17]
+	mi := &file_quner_v1_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1567,7 +1664,7 @@ func (x *ForgetPointsRequest) String() string {
 func (*ForgetPointsRequest) ProtoMessage() {}
 
 func (x *ForgetPointsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[17]
+	mi := &file_quner_v1_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1580,7 +1677,7 @@ func (x *ForgetPointsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetPointsRequest.ProtoReflect.Descriptor instead.
 func (*ForgetPointsRequest) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{17}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ForgetPointsRequest) GetIds() []string {
@@ -1613,7 +1710,7 @@ type ForgetPointsResponse struct {
 
 func (x *ForgetPointsResponse) Reset() {
 	*x = ForgetPointsResponse{}
-	mi := &file_quner_v1_admin_proto_msgTypes[18]
+	mi := &file_quner_v1_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1625,7 +1722,7 @@ func (x *ForgetPointsResponse) String() string {
 func (*ForgetPointsResponse) ProtoMessage() {}
 
 func (x *ForgetPointsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[18]
+	mi := &file_quner_v1_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1638,7 +1735,7 @@ func (x *ForgetPointsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetPointsResponse.ProtoReflect.Descriptor instead.
 func (*ForgetPointsResponse) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{18}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ForgetPointsResponse) GetForgotten() []*TunedPoint {
@@ -1656,7 +1753,7 @@ type RollbackRequest struct {
 
 func (x *RollbackRequest) Reset() {
 	*x = RollbackRequest{}
-	mi := &file_quner_v1_admin_proto_msgTypes[19]
+	mi := &file_quner_v1_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1668,7 +1765,7 @@ func (x *RollbackRequest) String() string {
 func (*RollbackRequest) ProtoMessage() {}
 
 func (x *RollbackRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[19]
+	mi := &file_quner_v1_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1681,7 +1778,7 @@ func (x *RollbackRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackRequest.ProtoReflect.Descriptor instead.
 func (*RollbackRequest) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{19}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{20}
 }
 
 type RollbackResponse struct {
@@ -1693,7 +1790,7 @@ type RollbackResponse struct {
 
 func (x *RollbackResponse) Reset() {
 	*x = RollbackResponse{}
-	mi := &file_quner_v1_admin_proto_msgTypes[20]
+	mi := &file_quner_v1_admin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1705,7 +1802,7 @@ func (x *RollbackResponse) String() string {
 func (*RollbackResponse) ProtoMessage() {}
 
 func (x *RollbackResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[20]
+	mi := &file_quner_v1_admin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1718,7 +1815,7 @@ func (x *RollbackResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackResponse.ProtoReflect.Descriptor instead.
 func (*RollbackResponse) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{20}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RollbackResponse) GetScript() string {
@@ -1737,7 +1834,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_quner_v1_admin_proto_msgTypes[21]
+	mi := &file_quner_v1_admin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1749,7 +1846,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[21]
+	mi := &file_quner_v1_admin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1762,7 +1859,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{21}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *HistoryRequest) GetLimit() uint32 {
@@ -1781,7 +1878,7 @@ type HistoryResponse struct {
 
 func (x *HistoryResponse) Reset() {
 	*x = HistoryResponse{}
-	mi := &file_quner_v1_admin_proto_msgTypes[22]
+	mi := &file_quner_v1_admin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1793,7 +1890,7 @@ func (x *HistoryResponse) String() string {
 func (*HistoryResponse) ProtoMessage() {}
 
 func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[22]
+	mi := &file_quner_v1_admin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1806,7 +1903,7 @@ func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryResponse.ProtoReflect.Descriptor instead.
 func (*HistoryResponse) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{22}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *HistoryResponse) GetEntries() []*HistoryEntry {
@@ -1835,7 +1932,7 @@ type HistoryEntry struct {
 
 func (x *HistoryEntry) Reset() {
 	*x = HistoryEntry{}
-	mi := &file_quner_v1_admin_proto_msgTypes[23]
+	mi := &file_quner_v1_admin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1847,7 +1944,7 @@ func (x *HistoryEntry) String() string {
 func (*HistoryEntry) ProtoMessage() {}
 
 func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[23]
+	mi := &file_quner_v1_admin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1860,7 +1957,7 @@ func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryEntry.ProtoReflect.Descriptor instead.
 func (*HistoryEntry) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{23}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *HistoryEntry) GetTimeUnixNs() int64 {
@@ -1944,7 +2041,7 @@ type SetLeverOwnerRequest struct {
 
 func (x *SetLeverOwnerRequest) Reset() {
 	*x = SetLeverOwnerRequest{}
-	mi := &file_quner_v1_admin_proto_msgTypes[24]
+	mi := &file_quner_v1_admin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1956,7 +2053,7 @@ func (x *SetLeverOwnerRequest) String() string {
 func (*SetLeverOwnerRequest) ProtoMessage() {}
 
 func (x *SetLeverOwnerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[24]
+	mi := &file_quner_v1_admin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1969,7 +2066,7 @@ func (x *SetLeverOwnerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLeverOwnerRequest.ProtoReflect.Descriptor instead.
 func (*SetLeverOwnerRequest) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{24}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SetLeverOwnerRequest) GetLever() string {
@@ -2003,7 +2100,7 @@ type SetLeverOwnerResponse struct {
 
 func (x *SetLeverOwnerResponse) Reset() {
 	*x = SetLeverOwnerResponse{}
-	mi := &file_quner_v1_admin_proto_msgTypes[25]
+	mi := &file_quner_v1_admin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2015,7 +2112,7 @@ func (x *SetLeverOwnerResponse) String() string {
 func (*SetLeverOwnerResponse) ProtoMessage() {}
 
 func (x *SetLeverOwnerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[25]
+	mi := &file_quner_v1_admin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2028,7 +2125,7 @@ func (x *SetLeverOwnerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLeverOwnerResponse.ProtoReflect.Descriptor instead.
 func (*SetLeverOwnerResponse) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{25}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SetLeverOwnerResponse) GetLevers() []string {
@@ -2054,7 +2151,7 @@ type SelftestRequest struct {
 
 func (x *SelftestRequest) Reset() {
 	*x = SelftestRequest{}
-	mi := &file_quner_v1_admin_proto_msgTypes[26]
+	mi := &file_quner_v1_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2066,7 +2163,7 @@ func (x *SelftestRequest) String() string {
 func (*SelftestRequest) ProtoMessage() {}
 
 func (x *SelftestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[26]
+	mi := &file_quner_v1_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2079,7 +2176,7 @@ func (x *SelftestRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SelftestRequest.ProtoReflect.Descriptor instead.
 func (*SelftestRequest) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{26}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SelftestRequest) GetDryRun() bool {
@@ -2098,7 +2195,7 @@ type SelftestResponse struct {
 
 func (x *SelftestResponse) Reset() {
 	*x = SelftestResponse{}
-	mi := &file_quner_v1_admin_proto_msgTypes[27]
+	mi := &file_quner_v1_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2110,7 +2207,7 @@ func (x *SelftestResponse) String() string {
 func (*SelftestResponse) ProtoMessage() {}
 
 func (x *SelftestResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[27]
+	mi := &file_quner_v1_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2123,7 +2220,7 @@ func (x *SelftestResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SelftestResponse.ProtoReflect.Descriptor instead.
 func (*SelftestResponse) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{27}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SelftestResponse) GetTests() []*LeverTest {
@@ -2149,7 +2246,7 @@ type LeverTest struct {
 
 func (x *LeverTest) Reset() {
 	*x = LeverTest{}
-	mi := &file_quner_v1_admin_proto_msgTypes[28]
+	mi := &file_quner_v1_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2161,7 +2258,7 @@ func (x *LeverTest) String() string {
 func (*LeverTest) ProtoMessage() {}
 
 func (x *LeverTest) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[28]
+	mi := &file_quner_v1_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2174,7 +2271,7 @@ func (x *LeverTest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeverTest.ProtoReflect.Descriptor instead.
 func (*LeverTest) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{28}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *LeverTest) GetLever() string {
@@ -2302,7 +2399,7 @@ const file_quner_v1_admin_proto_rawDesc = "" +
 	"\vmax_windows\x18\x02 \x01(\rR\n" +
 	"maxWindows\x12\x14\n" +
 	"\x05state\x18\x03 \x03(\tR\x05state\x12\x15\n" +
-	"\x06min_ms\x18\x04 \x01(\rR\x05minMs\"\xc6\x02\n" +
+	"\x06min_ms\x18\x04 \x01(\rR\x05minMs\"\x82\x03\n" +
 	"\fTuneProgress\x12\x16\n" +
 	"\x06window\x18\x01 \x01(\rR\x06window\x12\x1f\n" +
 	"\vmax_windows\x18\x02 \x01(\rR\n" +
@@ -2313,10 +2410,14 @@ const file_quner_v1_admin_proto_rawDesc = "" +
 	"\x0fjoules_per_work\x18\x06 \x01(\x01H\x02R\rjoulesPerWork\x88\x01\x01\x12\x12\n" +
 	"\x04best\x18\a \x01(\tR\x04best\x12\x16\n" +
 	"\x06voided\x18\b \x01(\tR\x06voided\x12\x14\n" +
-	"\x05phase\x18\t \x01(\tR\x05phaseB\x12\n" +
+	"\x05phase\x18\t \x01(\tR\x05phase\x12\x1d\n" +
+	"\n" +
+	"voided_why\x18\n" +
+	" \x01(\tR\tvoidedWhy\x12\x1b\n" +
+	"\twork_unit\x18\v \x01(\tR\bworkUnitB\x12\n" +
 	"\x10_work_per_secondB\b\n" +
 	"\x06_wattsB\x12\n" +
-	"\x10_joules_per_work\"\xe9\x05\n" +
+	"\x10_joules_per_work\"\xbd\x06\n" +
 	"\n" +
 	"TuneReport\x12(\n" +
 	"\x04axes\x18\x01 \x03(\v2\x14.quner.v1.AxisReportR\x04axes\x12-\n" +
@@ -2339,14 +2440,20 @@ const file_quner_v1_admin_proto_rawDesc = "" +
 	"\tobjective\x18\x11 \x01(\tR\tobjective\x12!\n" +
 	"\fmax_slowdown\x18\x12 \x01(\x01R\vmaxSlowdown\x12\x12\n" +
 	"\x04note\x18\x13 \x01(\tR\x04note\x12\x1b\n" +
-	"\twork_unit\x18\x14 \x01(\tR\bworkUnitB\t\n" +
+	"\twork_unit\x18\x14 \x01(\tR\bworkUnit\x124\n" +
+	"\tvoided_by\x18\x15 \x03(\v2\x17.quner.v1.VoidedWindowsR\bvoidedBy\x12\x1c\n" +
+	"\tunwatched\x18\x16 \x03(\tR\tunwatchedB\t\n" +
 	"\a_savingB\x14\n" +
 	"\x12_saving_half_widthB\v\n" +
 	"\t_slowdownB\f\n" +
 	"\n" +
 	"_energy_ujB\f\n" +
 	"\n" +
-	"_payback_s\"(\n" +
+	"_payback_s\"O\n" +
+	"\rVoidedWindows\x12\x10\n" +
+	"\x03why\x18\x01 \x01(\tR\x03why\x12\x18\n" +
+	"\awindows\x18\x02 \x01(\rR\awindows\x12\x12\n" +
+	"\x04last\x18\x03 \x01(\tR\x04last\"(\n" +
 	"\rRetuneRequest\x12\x17\n" +
 	"\adry_run\x18\x01 \x01(\bR\x06dryRun\"\xc7\x01\n" +
 	"\x0eRetuneResponse\x12(\n" +
@@ -2439,7 +2546,7 @@ func file_quner_v1_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_quner_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_quner_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_quner_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_quner_v1_admin_proto_goTypes = []any{
 	(LeverOwner)(0),               // 0: quner.v1.LeverOwner
 	(LeverVerdict)(0),             // 1: quner.v1.LeverVerdict
@@ -2458,89 +2565,91 @@ var file_quner_v1_admin_proto_goTypes = []any{
 	(*RunWorkload)(nil),           // 14: quner.v1.RunWorkload
 	(*TuneProgress)(nil),          // 15: quner.v1.TuneProgress
 	(*TuneReport)(nil),            // 16: quner.v1.TuneReport
-	(*RetuneRequest)(nil),         // 17: quner.v1.RetuneRequest
-	(*RetuneResponse)(nil),        // 18: quner.v1.RetuneResponse
-	(*ForgetPointsRequest)(nil),   // 19: quner.v1.ForgetPointsRequest
-	(*ForgetPointsResponse)(nil),  // 20: quner.v1.ForgetPointsResponse
-	(*RollbackRequest)(nil),       // 21: quner.v1.RollbackRequest
-	(*RollbackResponse)(nil),      // 22: quner.v1.RollbackResponse
-	(*HistoryRequest)(nil),        // 23: quner.v1.HistoryRequest
-	(*HistoryResponse)(nil),       // 24: quner.v1.HistoryResponse
-	(*HistoryEntry)(nil),          // 25: quner.v1.HistoryEntry
-	(*SetLeverOwnerRequest)(nil),  // 26: quner.v1.SetLeverOwnerRequest
-	(*SetLeverOwnerResponse)(nil), // 27: quner.v1.SetLeverOwnerResponse
-	(*SelftestRequest)(nil),       // 28: quner.v1.SelftestRequest
-	(*SelftestResponse)(nil),      // 29: quner.v1.SelftestResponse
-	(*LeverTest)(nil),             // 30: quner.v1.LeverTest
-	(Mode)(0),                     // 31: quner.v1.Mode
-	(*Write)(nil),                 // 32: quner.v1.Write
-	(*ModeState)(nil),             // 33: quner.v1.ModeState
-	(Profile)(0),                  // 34: quner.v1.Profile
-	(*AxisReport)(nil),            // 35: quner.v1.AxisReport
-	(*StateReport)(nil),           // 36: quner.v1.StateReport
-	(*Setting)(nil),               // 37: quner.v1.Setting
-	(*TunedPoint)(nil),            // 38: quner.v1.TunedPoint
-	(*MeasureFloorRequest)(nil),   // 39: quner.v1.MeasureFloorRequest
-	(*ForgetFloorsRequest)(nil),   // 40: quner.v1.ForgetFloorsRequest
-	(*MeasureFloorResponse)(nil),  // 41: quner.v1.MeasureFloorResponse
-	(*ForgetFloorsResponse)(nil),  // 42: quner.v1.ForgetFloorsResponse
+	(*VoidedWindows)(nil),         // 17: quner.v1.VoidedWindows
+	(*RetuneRequest)(nil),         // 18: quner.v1.RetuneRequest
+	(*RetuneResponse)(nil),        // 19: quner.v1.RetuneResponse
+	(*ForgetPointsRequest)(nil),   // 20: quner.v1.ForgetPointsRequest
+	(*ForgetPointsResponse)(nil),  // 21: quner.v1.ForgetPointsResponse
+	(*RollbackRequest)(nil),       // 22: quner.v1.RollbackRequest
+	(*RollbackResponse)(nil),      // 23: quner.v1.RollbackResponse
+	(*HistoryRequest)(nil),        // 24: quner.v1.HistoryRequest
+	(*HistoryResponse)(nil),       // 25: quner.v1.HistoryResponse
+	(*HistoryEntry)(nil),          // 26: quner.v1.HistoryEntry
+	(*SetLeverOwnerRequest)(nil),  // 27: quner.v1.SetLeverOwnerRequest
+	(*SetLeverOwnerResponse)(nil), // 28: quner.v1.SetLeverOwnerResponse
+	(*SelftestRequest)(nil),       // 29: quner.v1.SelftestRequest
+	(*SelftestResponse)(nil),      // 30: quner.v1.SelftestResponse
+	(*LeverTest)(nil),             // 31: quner.v1.LeverTest
+	(Mode)(0),                     // 32: quner.v1.Mode
+	(*Write)(nil),                 // 33: quner.v1.Write
+	(*ModeState)(nil),             // 34: quner.v1.ModeState
+	(Profile)(0),                  // 35: quner.v1.Profile
+	(*AxisReport)(nil),            // 36: quner.v1.AxisReport
+	(*StateReport)(nil),           // 37: quner.v1.StateReport
+	(*Setting)(nil),               // 38: quner.v1.Setting
+	(*TunedPoint)(nil),            // 39: quner.v1.TunedPoint
+	(*MeasureFloorRequest)(nil),   // 40: quner.v1.MeasureFloorRequest
+	(*ForgetFloorsRequest)(nil),   // 41: quner.v1.ForgetFloorsRequest
+	(*MeasureFloorResponse)(nil),  // 42: quner.v1.MeasureFloorResponse
+	(*ForgetFloorsResponse)(nil),  // 43: quner.v1.ForgetFloorsResponse
 }
 var file_quner_v1_admin_proto_depIdxs = []int32{
-	31, // 0: quner.v1.SetModeRequest.mode:type_name -> quner.v1.Mode
-	32, // 1: quner.v1.SetModeResponse.writes:type_name -> quner.v1.Write
-	33, // 2: quner.v1.SetModeResponse.mode:type_name -> quner.v1.ModeState
-	32, // 3: quner.v1.ApplyResponse.writes:type_name -> quner.v1.Write
-	34, // 4: quner.v1.ApplyResponse.profile:type_name -> quner.v1.Profile
-	32, // 5: quner.v1.RestoreResponse.writes:type_name -> quner.v1.Write
+	32, // 0: quner.v1.SetModeRequest.mode:type_name -> quner.v1.Mode
+	33, // 1: quner.v1.SetModeResponse.writes:type_name -> quner.v1.Write
+	34, // 2: quner.v1.SetModeResponse.mode:type_name -> quner.v1.ModeState
+	33, // 3: quner.v1.ApplyResponse.writes:type_name -> quner.v1.Write
+	35, // 4: quner.v1.ApplyResponse.profile:type_name -> quner.v1.Profile
+	33, // 5: quner.v1.RestoreResponse.writes:type_name -> quner.v1.Write
 	9,  // 6: quner.v1.TuneRequest.start:type_name -> quner.v1.TuneStart
 	10, // 7: quner.v1.TuneRequest.finished:type_name -> quner.v1.RunFinished
-	34, // 8: quner.v1.TuneStart.profile:type_name -> quner.v1.Profile
+	35, // 8: quner.v1.TuneStart.profile:type_name -> quner.v1.Profile
 	12, // 9: quner.v1.TuneResponse.plan:type_name -> quner.v1.TunePlan
 	14, // 10: quner.v1.TuneResponse.run:type_name -> quner.v1.RunWorkload
 	15, // 11: quner.v1.TuneResponse.progress:type_name -> quner.v1.TuneProgress
 	16, // 12: quner.v1.TuneResponse.report:type_name -> quner.v1.TuneReport
 	13, // 13: quner.v1.TunePlan.axes:type_name -> quner.v1.TuneAxis
-	35, // 14: quner.v1.TuneReport.axes:type_name -> quner.v1.AxisReport
-	36, // 15: quner.v1.TuneReport.states:type_name -> quner.v1.StateReport
-	37, // 16: quner.v1.TuneReport.chosen:type_name -> quner.v1.Setting
-	12, // 17: quner.v1.RetuneResponse.plan:type_name -> quner.v1.TunePlan
-	15, // 18: quner.v1.RetuneResponse.progress:type_name -> quner.v1.TuneProgress
-	16, // 19: quner.v1.RetuneResponse.report:type_name -> quner.v1.TuneReport
-	38, // 20: quner.v1.ForgetPointsResponse.forgotten:type_name -> quner.v1.TunedPoint
-	25, // 21: quner.v1.HistoryResponse.entries:type_name -> quner.v1.HistoryEntry
-	0,  // 22: quner.v1.SetLeverOwnerRequest.owner:type_name -> quner.v1.LeverOwner
-	32, // 23: quner.v1.SetLeverOwnerResponse.writes:type_name -> quner.v1.Write
-	30, // 24: quner.v1.SelftestResponse.tests:type_name -> quner.v1.LeverTest
-	1,  // 25: quner.v1.LeverTest.verdict:type_name -> quner.v1.LeverVerdict
-	2,  // 26: quner.v1.AdminService.SetMode:input_type -> quner.v1.SetModeRequest
-	4,  // 27: quner.v1.AdminService.Apply:input_type -> quner.v1.ApplyRequest
-	6,  // 28: quner.v1.AdminService.Restore:input_type -> quner.v1.RestoreRequest
-	8,  // 29: quner.v1.AdminService.Tune:input_type -> quner.v1.TuneRequest
-	17, // 30: quner.v1.AdminService.Retune:input_type -> quner.v1.RetuneRequest
-	19, // 31: quner.v1.AdminService.ForgetPoints:input_type -> quner.v1.ForgetPointsRequest
-	21, // 32: quner.v1.AdminService.Rollback:input_type -> quner.v1.RollbackRequest
-	23, // 33: quner.v1.AdminService.History:input_type -> quner.v1.HistoryRequest
-	26, // 34: quner.v1.AdminService.SetLeverOwner:input_type -> quner.v1.SetLeverOwnerRequest
-	28, // 35: quner.v1.AdminService.Selftest:input_type -> quner.v1.SelftestRequest
-	39, // 36: quner.v1.AdminService.MeasureFloor:input_type -> quner.v1.MeasureFloorRequest
-	40, // 37: quner.v1.AdminService.ForgetFloors:input_type -> quner.v1.ForgetFloorsRequest
-	3,  // 38: quner.v1.AdminService.SetMode:output_type -> quner.v1.SetModeResponse
-	5,  // 39: quner.v1.AdminService.Apply:output_type -> quner.v1.ApplyResponse
-	7,  // 40: quner.v1.AdminService.Restore:output_type -> quner.v1.RestoreResponse
-	11, // 41: quner.v1.AdminService.Tune:output_type -> quner.v1.TuneResponse
-	18, // 42: quner.v1.AdminService.Retune:output_type -> quner.v1.RetuneResponse
-	20, // 43: quner.v1.AdminService.ForgetPoints:output_type -> quner.v1.ForgetPointsResponse
-	22, // 44: quner.v1.AdminService.Rollback:output_type -> quner.v1.RollbackResponse
-	24, // 45: quner.v1.AdminService.History:output_type -> quner.v1.HistoryResponse
-	27, // 46: quner.v1.AdminService.SetLeverOwner:output_type -> quner.v1.SetLeverOwnerResponse
-	29, // 47: quner.v1.AdminService.Selftest:output_type -> quner.v1.SelftestResponse
-	41, // 48: quner.v1.AdminService.MeasureFloor:output_type -> quner.v1.MeasureFloorResponse
-	42, // 49: quner.v1.AdminService.ForgetFloors:output_type -> quner.v1.ForgetFloorsResponse
-	38, // [38:50] is the sub-list for method output_type
-	26, // [26:38] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	36, // 14: quner.v1.TuneReport.axes:type_name -> quner.v1.AxisReport
+	37, // 15: quner.v1.TuneReport.states:type_name -> quner.v1.StateReport
+	38, // 16: quner.v1.TuneReport.chosen:type_name -> quner.v1.Setting
+	17, // 17: quner.v1.TuneReport.voided_by:type_name -> quner.v1.VoidedWindows
+	12, // 18: quner.v1.RetuneResponse.plan:type_name -> quner.v1.TunePlan
+	15, // 19: quner.v1.RetuneResponse.progress:type_name -> quner.v1.TuneProgress
+	16, // 20: quner.v1.RetuneResponse.report:type_name -> quner.v1.TuneReport
+	39, // 21: quner.v1.ForgetPointsResponse.forgotten:type_name -> quner.v1.TunedPoint
+	26, // 22: quner.v1.HistoryResponse.entries:type_name -> quner.v1.HistoryEntry
+	0,  // 23: quner.v1.SetLeverOwnerRequest.owner:type_name -> quner.v1.LeverOwner
+	33, // 24: quner.v1.SetLeverOwnerResponse.writes:type_name -> quner.v1.Write
+	31, // 25: quner.v1.SelftestResponse.tests:type_name -> quner.v1.LeverTest
+	1,  // 26: quner.v1.LeverTest.verdict:type_name -> quner.v1.LeverVerdict
+	2,  // 27: quner.v1.AdminService.SetMode:input_type -> quner.v1.SetModeRequest
+	4,  // 28: quner.v1.AdminService.Apply:input_type -> quner.v1.ApplyRequest
+	6,  // 29: quner.v1.AdminService.Restore:input_type -> quner.v1.RestoreRequest
+	8,  // 30: quner.v1.AdminService.Tune:input_type -> quner.v1.TuneRequest
+	18, // 31: quner.v1.AdminService.Retune:input_type -> quner.v1.RetuneRequest
+	20, // 32: quner.v1.AdminService.ForgetPoints:input_type -> quner.v1.ForgetPointsRequest
+	22, // 33: quner.v1.AdminService.Rollback:input_type -> quner.v1.RollbackRequest
+	24, // 34: quner.v1.AdminService.History:input_type -> quner.v1.HistoryRequest
+	27, // 35: quner.v1.AdminService.SetLeverOwner:input_type -> quner.v1.SetLeverOwnerRequest
+	29, // 36: quner.v1.AdminService.Selftest:input_type -> quner.v1.SelftestRequest
+	40, // 37: quner.v1.AdminService.MeasureFloor:input_type -> quner.v1.MeasureFloorRequest
+	41, // 38: quner.v1.AdminService.ForgetFloors:input_type -> quner.v1.ForgetFloorsRequest
+	3,  // 39: quner.v1.AdminService.SetMode:output_type -> quner.v1.SetModeResponse
+	5,  // 40: quner.v1.AdminService.Apply:output_type -> quner.v1.ApplyResponse
+	7,  // 41: quner.v1.AdminService.Restore:output_type -> quner.v1.RestoreResponse
+	11, // 42: quner.v1.AdminService.Tune:output_type -> quner.v1.TuneResponse
+	19, // 43: quner.v1.AdminService.Retune:output_type -> quner.v1.RetuneResponse
+	21, // 44: quner.v1.AdminService.ForgetPoints:output_type -> quner.v1.ForgetPointsResponse
+	23, // 45: quner.v1.AdminService.Rollback:output_type -> quner.v1.RollbackResponse
+	25, // 46: quner.v1.AdminService.History:output_type -> quner.v1.HistoryResponse
+	28, // 47: quner.v1.AdminService.SetLeverOwner:output_type -> quner.v1.SetLeverOwnerResponse
+	30, // 48: quner.v1.AdminService.Selftest:output_type -> quner.v1.SelftestResponse
+	42, // 49: quner.v1.AdminService.MeasureFloor:output_type -> quner.v1.MeasureFloorResponse
+	43, // 50: quner.v1.AdminService.ForgetFloors:output_type -> quner.v1.ForgetFloorsResponse
+	39, // [39:51] is the sub-list for method output_type
+	27, // [27:39] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_quner_v1_admin_proto_init() }
@@ -2564,7 +2673,7 @@ func file_quner_v1_admin_proto_init() {
 	}
 	file_quner_v1_admin_proto_msgTypes[13].OneofWrappers = []any{}
 	file_quner_v1_admin_proto_msgTypes[14].OneofWrappers = []any{}
-	file_quner_v1_admin_proto_msgTypes[16].OneofWrappers = []any{
+	file_quner_v1_admin_proto_msgTypes[17].OneofWrappers = []any{
 		(*RetuneResponse_Plan)(nil),
 		(*RetuneResponse_Progress)(nil),
 		(*RetuneResponse_Report)(nil),
@@ -2576,7 +2685,7 @@ func file_quner_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quner_v1_admin_proto_rawDesc), len(file_quner_v1_admin_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   29,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
