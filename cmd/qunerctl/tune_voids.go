@@ -17,11 +17,8 @@ func (a *app) uncounted(r *qunerv1.TuneReport) {
 		a.out.printf("\n")
 		a.out.para("", plain, fmt.Sprintf("%d of %s did not count, and %s measured again:", n, plural(int(r.GetWindows()), "window"), was))
 		for _, v := range r.GetVoidedBy() {
-			words := fmt.Sprintf("%d × %s", v.GetWindows(), voidedWords(v.GetWhy()))
-			if v.GetLast() != "" {
-				words += " (" + v.GetLast() + ")"
-			}
-			a.out.para("  ", dim, words)
+			// Of several windows the last one speaks for all of its kind.
+			a.out.para("  ", dim, fmt.Sprintf("%d × %s: %s", v.GetWindows(), v.GetWhy(), v.GetLast()))
 		}
 	}
 	if d := r.GetUnwatched(); len(d) > 0 {
@@ -31,25 +28,5 @@ func (a *app) uncounted(r *qunerv1.TuneReport) {
 		}
 		a.out.printf("\n")
 		a.out.para("", dim, "Whether heat slowed it down is not known of "+strings.Join(names, ", ")+": it does not tell.")
-	}
-}
-
-// voidedWords are a kind of reason for windows not to count, in plain words.
-func voidedWords(why string) string {
-	switch why {
-	case "levers":
-		return "a lever did not stay as set"
-	case "call":
-		return "somebody asked for something else"
-	case "load":
-		return "somebody else was at work"
-	case "throttling":
-		return "something slowed a device down"
-	case "work":
-		return "the workload did not run as asked"
-	case "measurement":
-		return "a device did not measure all of it"
-	default:
-		return why
 	}
 }
