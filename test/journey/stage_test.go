@@ -12,7 +12,6 @@ import (
 	"github.com/qunerd/quner/internal/config"
 	"github.com/qunerd/quner/internal/daemon"
 	"github.com/qunerd/quner/internal/host/hostsim"
-	"github.com/qunerd/quner/internal/tune"
 )
 
 // machine sets up a simulated host for a test.
@@ -92,7 +91,7 @@ func (w *work) Plan(daemon.TunePlan) error {
 	return nil
 }
 
-func (w *work) Progress(p tune.Progress) {
+func (w *work) Progress(p daemon.Progress) {
 	if w.windows == nil {
 		w.windows = map[string]int{}
 	}
