@@ -29,6 +29,13 @@ func TestChoiceNeverViolatesWhatWasMeasured(t *testing.T) {
 		axis := c.axis()
 		axis.Found = rng.IntN(c.top() + 1)
 		opts := Options{Seed: seed, AllowRaise: rng.IntN(2) == 0, Objective: Objective(rng.IntN(3)), MaxSlowdown: 0.05 + 0.5*rng.Float64()}
+		if rng.IntN(2) == 0 { // what another curve leaves, or this one as it was
+			was := c
+			if rng.IntN(2) == 0 {
+				was = bend(c.top()+1, rng.Float64()*float64(c.top()+5)-2)
+			}
+			axis.Prior = was.leave(t, seed, seeded(0.01), Options{MaxSlowdown: opts.MaxSlowdown})
+		}
 		trial := c.trial(seed, noise{joules: 0.05 * rng.Float64(), watts: 0.02, speed: 0.02 * rng.Float64()})
 		r, err := Sweep(t.Context(), []Axis{axis}, func(ctx context.Context, s []int) (Sample, error) {
 			if s[0] > axis.Found && !opts.AllowRaise {

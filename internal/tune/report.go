@@ -42,7 +42,9 @@ type StateResult struct {
 type AxisResult struct {
 	Name        string
 	Found       int
-	Chosen      int // index into States; Nothing with NoEnergy and after an error
+	Chosen      int    // index into States; Nothing with NoEnergy and after an error
+	From        int    // index of the state of Axis.Prior, if the search started from that; else Nothing
+	Moved       string // with From: why the search went on as if there had been no earlier one, "" if it did not
 	Verdict     Verdict
 	MoreWindows int     // Uncertified: about how many more windows would certify, from the spread measured
 	NextStep    string  // Uncertified: in words, what is in doubt and what would settle it
@@ -72,7 +74,7 @@ type Result struct {
 
 // report is the picture of the axis; a broken one ended in an error and chooses nothing.
 func (x *search) report(broken bool) AxisResult {
-	r := AxisResult{Name: x.axis.Name, Found: x.axis.Found, Chosen: Nothing, Verdict: Uncertified, Spread: math.NaN()}
+	r := AxisResult{Name: x.axis.Name, Found: x.axis.Found, Chosen: Nothing, From: x.from, Moved: x.moved, Verdict: Uncertified, Spread: math.NaN()}
 	if x.fit.df >= 1 {
 		r.Spread = math.Sqrt(x.fit.s2[qJoules])
 	}

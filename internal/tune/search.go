@@ -31,13 +31,16 @@ type search struct {
 	flat     bool
 	noEnergy bool
 	stopped  string // why the axis was left alone after the pre-check, "" if it was not
+	from     int    // the state that an earlier sweep has chosen and this one has started from, or Nothing
+	moved    string // why what that sweep has left is of no use any more, "" if it is
+	held     bool   // the states looked at again are what they were, and no other needs to be
 	device   bool   // windows tell the device's watts
 	fit      fit
 }
 
 // newSearch prepares the search along the axis at pos, with what was measured so far.
 func newSearch(s *sweep, a Axis, pos int) *search {
-	x := &search{sweep: s, axis: a, pos: pos, top: a.Found}
+	x := &search{sweep: s, axis: a, pos: pos, top: a.Found, from: Nothing}
 	if s.opts.AllowRaise {
 		x.top = len(a.States) - 1
 	}
@@ -93,14 +96,14 @@ func (x *search) states() int { return len(x.axis.States) }
 
 // run takes the phases in their order; a budget that ends early ends them early, and that is no error.
 func (x *search) run(ctx context.Context) error {
-	for _, phase := range []func(context.Context) error{x.check, x.pass, x.refine} {
+	for _, phase := range []func(context.Context) error{x.again, x.check, x.pass, x.refine} {
 		switch err := phase(ctx); {
 		case errors.Is(err, errBudget):
 			x.noEnergy = len(x.log) > 0 && !x.lit()
 			return nil
 		case err != nil:
 			return err
-		case x.flat || x.stopped != "":
+		case x.flat || x.stopped != "" || x.held:
 			return nil
 		}
 	}

@@ -26,7 +26,11 @@ func Sweep(ctx context.Context, axes []Axis, trial Trial, opts Options) (Result,
 	s := newSweep(axes, trial, opts)
 	r := Result{Objective: opts.Objective, Principle: Principle}
 	var searched []*search
+	asBefore := true // the axes so far stand where they stood while the later ones were searched before
 	for i, a := range axes {
+		if !asBefore {
+			a.Prior = nil
+		}
 		x := newSearch(s, a, i)
 		x.limits(len(axes) - i)
 		err := x.run(ctx)
@@ -40,6 +44,11 @@ func Sweep(ctx context.Context, axes []Axis, trial Trial, opts Options) (Result,
 		}
 		searched = append(searched, x)
 		s.held[i], s.canon[i] = r.Axes[i].Chosen, x.rep[:len(a.States)]
+		before := a.Found
+		if a.Prior != nil {
+			before = a.Prior.State
+		}
+		asBefore = asBefore && s.held[i] == before
 	}
 	if err := s.corner(ctx, searched, &r); err != nil {
 		s.account(&r)

@@ -26,6 +26,7 @@ type Axis struct {
 	Name   string
 	States []string // labels, from the lowest power to the highest
 	Found  int      // index of the state found before the sweep
+	Prior  *Prior   // what an earlier sweep has found; nil: nothing is known
 }
 
 // Sample is one window of work done in one state.
@@ -144,6 +145,7 @@ type Phase string
 
 // The phases, in their order.
 const (
+	PhaseAgain  Phase = "again"     // what an earlier sweep has chosen, and beside it: is it as it was?
 	PhaseCheck  Phase = "pre-check" // both ends: does this axis do anything?
 	PhasePass   Phase = "pass"      // once over every state that may matter
 	PhaseRefine Phase = "refine"    // again where the decision hangs on it
@@ -185,6 +187,9 @@ func (o Options) withDefaults(axes []Axis) (Options, error) {
 		}
 		if a.Found < 0 || a.Found >= len(a.States) {
 			return o, fmt.Errorf("axis %s: found state %d of %d", a.Name, a.Found, len(a.States))
+		}
+		if err := a.Prior.check(a); err != nil {
+			return o, err
 		}
 	}
 	return o, nil

@@ -69,7 +69,8 @@ func (b Bench) cells() []Cell {
 
 // one replays one curve with all seeds.
 func (b Bench) one(ctx context.Context, cell Cell, c Curve, t *tally) error {
-	search, noise, axis := searchers()[cell.Search], seeded(cell.Sigma/100, cell.Rate), c.thinned()
+	noise, axis := seeded(cell.Sigma/100, cell.Rate), c.thinned()
+	search := searchers(noise)[cell.Search]
 	keep := c.kept()
 	for seed := range uint64(b.Seeds) {
 		o, err := search(ctx, axis, axis.trial(seed, noise), seed)

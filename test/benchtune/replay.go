@@ -54,8 +54,15 @@ type Searcher func(ctx context.Context, c Curve, trial tune.Trial, seed uint64) 
 
 // certified is the search of internal/tune.
 func certified(ctx context.Context, c Curve, trial tune.Trial, seed uint64) (Outcome, error) {
+	return c.search(ctx, nil, trial, seed)
+}
+
+// search searches along the curve, from what an earlier sweep has left if there is such.
+func (c Curve) search(ctx context.Context, prior *tune.Prior, trial tune.Trial, seed uint64) (Outcome, error) {
 	var o Outcome
-	r, err := tune.Sweep(ctx, []tune.Axis{c.axis()}, trial, tune.Options{
+	axis := c.axis()
+	axis.Prior = prior
+	r, err := tune.Sweep(ctx, []tune.Axis{axis}, trial, tune.Options{
 		MaxSlowdown: maxSlowdown, Seed: seed, Progress: func(p tune.Progress) { o.Path = append(o.Path, p.Best) },
 	})
 	if err != nil {

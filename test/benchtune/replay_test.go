@@ -78,7 +78,7 @@ func TestRivals(t *testing.T) {
 	for name, want := range map[string]struct{ chosen, windows int }{
 		nameExhaustive: {1, 5}, nameThree: {1, 15}, nameGreedy: {4, 2}, nameTernary: {1, 5},
 	} {
-		o, err := searchers()[name](t.Context(), bumpy, bumpy.trial(1, Noise{}), 1)
+		o, err := searchers(Noise{})[name](t.Context(), bumpy, bumpy.trial(1, Noise{}), 1)
 		if err != nil || o.Chosen != want.chosen || o.Windows != want.windows {
 			t.Errorf("%s: %+v, %v; want %+v", name, o, err, want)
 		}

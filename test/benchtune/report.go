@@ -85,15 +85,18 @@ func (r Result) JSON(b Bench, conditions map[string]any) ([]byte, error) {
 		return out
 	}
 	first := b.Rates[0]
-	others, noisy := map[string]any{}, map[string]any{}
-	for _, name := range names()[1:] {
+	others, again, noisy := map[string]any{}, map[string]any{}, map[string]any{}
+	for _, name := range rivals() {
 		others[name] = map[string]any{"sigma": bySigma(name, first)}
+	}
+	for _, name := range starts() {
+		again[name] = map[string]any{"sigma": bySigma(name, first)}
 	}
 	for _, rate := range b.Rates[1:] {
 		noisy[key(rate)] = map[string]any{"sigma": bySigma(nameCertified, rate)}
 	}
 	object := map[string]any{
-		"sigma": bySigma(nameCertified, first), "others": others, "rate_noise": noisy,
+		"sigma": bySigma(nameCertified, first), "others": others, "again": again, "rate_noise": noisy,
 		"in_band_by_windows": r.Scores[Cell{nameCertified, barSigma, first}].ByBudget, "conditions": conditions,
 	}
 	if s, ok := r.Scores[Cell{nameCertified, barSigma, first}]; ok {

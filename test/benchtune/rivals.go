@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"math"
+	"slices"
 
 	"github.com/qunerd/quner/internal/tune"
 )
@@ -16,13 +17,14 @@ const (
 	nameGreedy     = "greedy"
 )
 
-func names() []string {
-	return []string{nameCertified, nameExhaustive, nameThree, nameTernary, nameGreedy}
-}
+func rivals() []string { return []string{nameExhaustive, nameThree, nameTernary, nameGreedy} }
 
-func searchers() map[string]Searcher {
+func names() []string { return slices.Concat([]string{nameCertified}, starts(), rivals()) }
+
+func searchers(n Noise) map[string]Searcher {
 	return map[string]Searcher{
-		nameCertified: certified, nameExhaustive: passes(1), nameThree: passes(3), nameTernary: ternary, nameGreedy: greedy,
+		nameCertified: certified, nameKept: kept(n), nameAgain: off(0, n), nameTwoOff: off(2, n),
+		nameExhaustive: passes(1), nameThree: passes(3), nameTernary: ternary, nameGreedy: greedy,
 	}
 }
 
