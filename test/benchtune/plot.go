@@ -41,7 +41,7 @@ func (r Result) picture(b Bench) picture {
 		s := r.Scores[Cell{nameCertified, barSigma, rate}]
 		p.lines = append(p.lines, line{name, colours()[i%len(colours())], s.ByBudget})
 	}
-	for _, name := range names() {
+	for _, name := range append([]string{nameCertified}, rivals()...) {
 		if s, ok := r.Scores[Cell{name, barSigma, b.Rates[0]}]; ok {
 			p.dots = append(p.dots, dot{name, s.MeanWindows, s.InBand})
 		}

@@ -27,8 +27,19 @@ func TestBars(t *testing.T) {
 	if s := r.Scores[Cell{nameCertified, barSigma, 0.5}]; s.InBand < 0.96 || s.MeanWindows > 16 || s.SlowViolations > 0.06 {
 		t.Errorf("with noise on work/s: %+v", s)
 	}
-	again, err := b.Run(t.Context())
-	if err != nil || !reflect.DeepEqual(r, again) {
+	// From what an earlier sweep has left it takes far fewer windows where that holds, and is as right in any case.
+	whole := r.Scores[Cell{nameCertified, barSigma, 0}]
+	for name, most := range map[string]float64{nameKept: 0.8, nameAgain: 0.8, nameTwoOff: 1.1} {
+		s := r.Scores[Cell{name, barSigma, 0}]
+		if s.InBand < 0.99 || s.WrongCertified > 0.01 || s.FlatRecall < 0.98 || s.SlowViolations > 0.01 || s.Certified < 0.97 {
+			t.Errorf("%s: %+v", name, s)
+		}
+		if s.MeanWindows > most*whole.MeanWindows {
+			t.Errorf("%s: %.1f windows, from nothing %.1f", name, s.MeanWindows, whole.MeanWindows)
+		}
+	}
+	second, err := b.Run(t.Context())
+	if err != nil || !reflect.DeepEqual(r, second) {
 		t.Errorf("equal seeds gave other figures: %v", err)
 	}
 }
@@ -54,7 +65,7 @@ func TestSyntheticCurves(t *testing.T) {
 			t.Errorf("%s has no limits", kind.name)
 		}
 		b := Bench{Curves: Synthetic(each)[i*each : (i+1)*each], Seeds: seeds}
-		var sum tally
+		var sum, kept, off tally
 		for _, c := range b.Curves {
 			if err := c.check(); err != nil {
 				t.Fatal(err)
@@ -62,11 +73,22 @@ func TestSyntheticCurves(t *testing.T) {
 			if err := b.one(t.Context(), Cell{nameCertified, barSigma, 0}, c, &sum); err != nil {
 				t.Fatal(err)
 			}
+			for name, to := range map[string]*tally{nameKept: &kept, nameTwoOff: &off} {
+				if err := b.one(t.Context(), Cell{name, barSigma, 0}, c, to); err != nil {
+					t.Fatal(err)
+				}
+			}
 		}
 		s := sum.score()
 		t.Logf("%-24s in band %.3f, %.1f windows, wrong %.3f, flat recall %.3f, too slow %.3f", kind.name, s.InBand, s.MeanWindows, s.WrongCertified, s.FlatRecall, s.SlowViolations)
 		if s.InBand < limit.inBand || s.MeanWindows > limit.windows || s.WrongCertified > limit.wrong || s.FlatRecall < 0.98 || s.SlowViolations > 0.01 {
 			t.Errorf("%s: %+v", kind.name, s)
+		}
+		for name, a := range map[string]Score{nameKept: kept.score(), nameTwoOff: off.score()} {
+			t.Logf("%-24s %s: in band %.3f, %.1f windows, wrong %.3f", kind.name, name, a.InBand, a.MeanWindows, a.WrongCertified)
+			if a.InBand < s.InBand-0.02 || a.WrongCertified > limit.wrong || a.MeanWindows > 1.1*s.MeanWindows || a.SlowViolations > 0.01 {
+				t.Errorf("%s, %s: %+v; from nothing %+v", kind.name, name, a, s)
+			}
 		}
 	}
 }

@@ -75,7 +75,8 @@ func printBars(out io.Writer, all []Bar) {
 }
 
 // JSON is the result for a program, in one line. sigma is the search under the noise of the bars; the same with noise on
-// work/s too, by how much, is rate_noise; others are the simple searches.
+// work/s too, by how much, is rate_noise; again is the search from what an earlier sweep has left, others are the simple
+// searches.
 func (r Result) JSON(b Bench, conditions map[string]any) ([]byte, error) {
 	bySigma := func(name string, rate float64) map[string]Score {
 		out := map[string]Score{}

@@ -17,8 +17,10 @@ const (
 	nameGreedy     = "greedy"
 )
 
+// rivals are the simple searches.
 func rivals() []string { return []string{nameExhaustive, nameThree, nameTernary, nameGreedy} }
 
+// names are all searches, in the order of the tables.
 func names() []string { return slices.Concat([]string{nameCertified}, starts(), rivals()) }
 
 func searchers(n Noise) map[string]Searcher {
