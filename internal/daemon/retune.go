@@ -95,6 +95,13 @@ type Resting interface {
 	Progress(Progress)
 }
 
+// RetuneSpec asks for an exploration at rest.
+type RetuneSpec struct {
+	Caller Caller
+	DryRun bool
+	Fresh  bool // start from nothing, also where an idle point is to be validated again
+}
+
 // RetuneReport is what became of a call to explore.
 type RetuneReport struct {
 	Skipped string // why nothing was explored, or not to the end; empty: the report holds
@@ -104,8 +111,11 @@ type RetuneReport struct {
 
 // Retune looks for the operating point at which the machine at rest draws least, and keeps it. What is not the time for it
 // is no error but the report's reason. Whoever wants the machine meanwhile, a workload or a person, has it at once.
-func (d *Daemon) Retune(ctx context.Context, c Caller, dryRun bool, see Resting) (RetuneReport, error) {
-	spec := TuneSpec{Caller: c, Profile: profiles.Idle, Apply: true, Objective: tune.AtRest, MaxSlowdown: 0.10, WorkUnit: "second", DryRun: dryRun}
+func (d *Daemon) Retune(ctx context.Context, r RetuneSpec, see Resting) (RetuneReport, error) {
+	spec := TuneSpec{
+		Caller: r.Caller, Profile: profiles.Idle, Apply: true, Objective: tune.AtRest, MaxSlowdown: 0.10, WorkUnit: "second",
+		DryRun: r.DryRun, Fresh: r.Fresh,
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	t := &sweep{
@@ -117,7 +127,7 @@ func (d *Daemon) Retune(ctx context.Context, c Caller, dryRun bool, see Resting)
 	if why := (notNowError{}); errors.As(err, &why) {
 		out.Skipped, err = why.why, nil
 	}
-	if dryRun {
+	if r.DryRun {
 		return out, err
 	}
 	told := d.do(context.WithoutCancel(ctx), func(_ context.Context, s *state) error {

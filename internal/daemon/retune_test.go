@@ -34,7 +34,7 @@ func (o onlooker) Progress(p daemon.Progress) {
 
 func retune(t *testing.T, d *daemon.Daemon, each func(daemon.Progress)) daemon.RetuneReport {
 	t.Helper()
-	r, err := d.Retune(t.Context(), daemon.Caller{}, false, onlooker{t, each})
+	r, err := d.Retune(t.Context(), daemon.RetuneSpec{}, onlooker{t, each})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +239,7 @@ func TestACallerWhoGoesEndsAnExplorationAtRest(t *testing.T) {
 		found := sim.Settings()
 		d, stop := start(t, sim, config.Default())
 		ctx, leave := context.WithCancel(t.Context())
-		_, err := d.Retune(ctx, daemon.Caller{}, false, onlooker{t, func(p daemon.Progress) { leave() }})
+		_, err := d.Retune(ctx, daemon.RetuneSpec{}, onlooker{t, func(p daemon.Progress) { leave() }})
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("error %v", err)
 		}

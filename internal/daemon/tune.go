@@ -178,6 +178,7 @@ func (t *sweep) begin(ctx context.Context, s *state) error {
 			t.plan.MaxWindows = restingWindows * len(t.axes)
 		}
 	}
+	t.plan.Prior = t.startFrom(s)
 	t.plan.Axes = t.tuneAxes()
 	if t.spec.DryRun {
 		return nil

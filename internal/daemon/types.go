@@ -96,6 +96,7 @@ type TuneSpec struct {
 	NoGPU       bool
 	NoCPU       bool
 	Force       bool
+	Fresh       bool          // start from nothing, also where a point is to be validated again
 	MaxWindows  int           // 0: the default
 	Budget      time.Duration // about as long as the sweep may take; 0: as long as its windows take
 	WorkloadUID uint32        // whose windows carry the workload's name
@@ -111,6 +112,7 @@ type TunePlan struct {
 	Base       unit.Power
 	Devices    []string
 	Budget     time.Duration // 0: only the windows bound the sweep
+	Prior      *PriorPoint   // from which the search starts; nil: from nothing
 }
 
 // TuneRun is a request to the caller to run the workload once.

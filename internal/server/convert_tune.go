@@ -18,8 +18,16 @@ func planOut(p daemon.TunePlan) *qunerv1.TunePlan {
 			return &qunerv1.TuneAxis{Name: a.Name, States: a.States, Found: count(a.Found)}
 		}),
 		MaxWindows: count(p.MaxWindows), BaseWatts: p.Base.Watts(), Devices: p.Devices,
-		BudgetNs: int64(p.Budget),
+		BudgetNs: int64(p.Budget), Prior: priorOut(p.Prior),
 	}
+}
+
+// priorOut is the point from which a search starts; nil if there is none.
+func priorOut(p *daemon.PriorPoint) *qunerv1.PriorPoint {
+	if p == nil {
+		return nil
+	}
+	return &qunerv1.PriorPoint{Id: p.ID, TunedAtUnixNs: unixNano(p.TunedAt), ChosenLabels: p.Labels, Changed: p.Changed}
 }
 
 func progressOut(p daemon.Progress, best string) *qunerv1.TuneProgress {
@@ -57,10 +65,11 @@ func reportOut(r daemon.TuneReport, spec daemon.TuneSpec, units map[string]strin
 	out := &qunerv1.TuneReport{
 		Chosen: settingsOut(r.Chosen, units), Verdict: string(r.Verdict()), Certified: r.Certified(),
 		Saving: finite(res.Saved.Value), SavingHalfWidth: half(res.Saved), Slowdown: finite(res.Slowdown.Value),
-		Windows: count(res.Windows), Voided: count(res.Voided), Applied: r.Applied,
+		SlowdownHalfWidth: half(res.Slowdown),
+		Windows:           count(res.Windows), Voided: count(res.Voided), Applied: r.Applied,
 		EnergyUj:  known(int64(r.Energy), r.Energy > 0 && r.Verdict() != tune.NoEnergy),
 		Principle: res.Principle, Objective: res.Objective.String(), MaxSlowdown: spec.MaxSlowdown,
-		Note: sentences(r.Note, res.Note), WorkUnit: cmp.Or(r.WorkUnit, spec.WorkUnit, "run"),
+		Note: sentences(r.Note, res.Note), WorkUnit: cmp.Or(r.WorkUnit, spec.WorkUnit, "run"), Prior: priorOut(r.Plan.Prior),
 		VoidedBy: each(r.Voids, func(v daemon.VoidCount) *qunerv1.VoidedWindows {
 			return &qunerv1.VoidedWindows{Why: string(v.Why), Windows: count(v.Windows), Last: printable(v.Last)}
 		}),
@@ -70,13 +79,16 @@ func reportOut(r daemon.TuneReport, spec daemon.TuneSpec, units map[string]strin
 		out.PaybackS = finite(back)
 	}
 	if res.Saved.High == res.Saved.Low && !r.Certified() { // of the state found against itself
-		out.Saving, out.SavingHalfWidth, out.Slowdown = nil, nil, nil
+		out.Saving, out.SavingHalfWidth, out.Slowdown, out.SlowdownHalfWidth = nil, nil, nil, nil
 	}
 	if r.Verdict() == tune.Flat {
 		out.Chosen, out.Note = nil, sentences(res.Note)
 	}
 	for i, a := range res.Axes {
-		axis := &qunerv1.AxisReport{Name: a.Name, Verdict: string(a.Verdict), NextStep: a.NextStep, Stopped: a.Stopped}
+		axis := &qunerv1.AxisReport{Name: a.Name, Verdict: string(a.Verdict), NextStep: a.NextStep, Stopped: a.Stopped, Moved: a.Moved}
+		if r.Plan.Prior != nil && a.From >= 0 && a.From < len(a.States) {
+			axis.From = a.States[a.From].Label
+		}
 		if a.Chosen >= 0 && a.Chosen < len(a.States) && a.Verdict != tune.Flat {
 			axis.Chosen = a.States[a.Chosen].Label
 		}

@@ -50,7 +50,8 @@ type scripted struct {
 	looks   int           // examinations
 	tune    func(context.Context, daemon.TuneSpec, daemon.TuneWorkload) (daemon.TuneReport, error)
 	print   profiles.Fingerprint
-	skipped string // of an exploration at rest
+	rest    daemon.RetuneSpec // of the last exploration
+	skipped string            // of an exploration at rest
 	saved   daemon.Savings
 	points  []profiles.TunedPoint
 
@@ -161,14 +162,15 @@ func (d *scripted) Savings(ctx context.Context) (daemon.Savings, error) {
 	return d.saved, d.called(ctx, "savings", daemon.Caller{})
 }
 
-func (d *scripted) Retune(ctx context.Context, c daemon.Caller, dryRun bool, see daemon.Resting) (daemon.RetuneReport, error) {
-	if err := d.called(ctx, "retune", c); err != nil {
+func (d *scripted) Retune(ctx context.Context, spec daemon.RetuneSpec, see daemon.Resting) (daemon.RetuneReport, error) {
+	d.rest = spec
+	if err := d.called(ctx, "retune", spec.Caller); err != nil {
 		return daemon.RetuneReport{}, err
 	}
 	if d.skipped != "" {
 		return daemon.RetuneReport{Skipped: d.skipped}, nil
 	}
-	if err := see.Plan(twoStates); err != nil || dryRun {
+	if err := see.Plan(twoStates); err != nil || spec.DryRun {
 		return daemon.RetuneReport{}, err
 	}
 	see.Progress(daemon.Progress{Progress: tune.Progress{Axis: "gpu", Phase: tune.PhaseCheck, Label: "300 W", Window: 1, Max: 8, Best: 1,

@@ -13,7 +13,8 @@ import (
 // Retune explores the machine at rest. The call's end, from whichever side, ends the exploration.
 func (a *adminService) Retune(r *qunerv1.RetuneRequest, stream grpc.ServerStreamingServer[qunerv1.RetuneResponse]) error {
 	see := &remoteOnlooker{stream: stream}
-	out, err := a.server.daemon.Retune(stream.Context(), callerOf(stream.Context()).forDaemon(), r.GetDryRun(), see)
+	spec := daemon.RetuneSpec{Caller: callerOf(stream.Context()).forDaemon(), DryRun: r.GetDryRun(), Fresh: r.GetFresh()}
+	out, err := a.server.daemon.Retune(stream.Context(), spec, see)
 	switch {
 	case err != nil:
 		return err

@@ -47,6 +47,9 @@ func TestRetune(t *testing.T) {
 	if plan == nil || steps != nil || report != nil || skipped != "" {
 		t.Errorf("dry run: plan %v, steps %v, report %v, skipped %q", plan, steps, report, skipped)
 	}
+	if retuned(t, s, &qunerv1.RetuneRequest{DryRun: true, Fresh: true}); !s.rest.Fresh || !s.rest.DryRun {
+		t.Errorf("asked for %+v", s.rest)
+	}
 	s.skipped = "the machine is on battery"
 	plan, steps, report, skipped = retuned(t, s, &qunerv1.RetuneRequest{})
 	if plan != nil || steps != nil || report != nil || skipped != s.skipped {

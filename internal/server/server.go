@@ -35,7 +35,7 @@ type Daemon interface {
 	Restore(ctx context.Context, c daemon.Caller, force, dryRun bool) (levers.Restored, profiles.ModeState, error)
 	Tune(ctx context.Context, spec daemon.TuneSpec, w daemon.TuneWorkload) (daemon.TuneReport, error)
 	Savings(ctx context.Context) (daemon.Savings, error)
-	Retune(ctx context.Context, c daemon.Caller, dryRun bool, see daemon.Resting) (daemon.RetuneReport, error)
+	Retune(ctx context.Context, spec daemon.RetuneSpec, see daemon.Resting) (daemon.RetuneReport, error)
 	Forget(ctx context.Context, c daemon.Caller, ids []string, all, dryRun bool) ([]profiles.TunedPoint, error)
 	Rollback(ctx context.Context) (string, error)
 	History(ctx context.Context, limit int) ([]daemon.Event, error)

@@ -73,7 +73,7 @@ const maxTuneTime = 7 * 24 * time.Hour
 func specIn(r *qunerv1.TuneStart, c caller) (daemon.TuneSpec, error) {
 	spec := daemon.TuneSpec{
 		Caller: c.forDaemon(), Workload: r.GetWorkload(), Apply: r.GetApply(), MaxSlowdown: defaultSlowdown,
-		NoGPU: r.GetNoGpu(), NoCPU: r.GetNoCpu(), Force: r.GetForce(), MaxWindows: int(r.GetMaxWindows()), DryRun: r.GetDryRun(),
+		NoGPU: r.GetNoGpu(), NoCPU: r.GetNoCpu(), Force: r.GetForce(), Fresh: r.GetFresh(), MaxWindows: int(r.GetMaxWindows()), DryRun: r.GetDryRun(),
 		WorkUnit: r.GetWorkUnit(), Budget: time.Duration(r.GetBudgetNs()), Attach: r.GetAttach(),
 	}
 	var err error

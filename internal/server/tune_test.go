@@ -144,6 +144,9 @@ func TestTune(t *testing.T) {
 		}
 	}
 	r := receive(t, c).GetReport()
+	if r.GetPrior() != nil || r.GetAxes()[0].GetFrom() != "" || math.Abs(r.GetSlowdownHalfWidth()-0.01) > 1e-12 {
+		t.Errorf("from %v, %q; slowdown ± %v", r.GetPrior(), r.GetAxes()[0].GetFrom(), r.GetSlowdownHalfWidth())
+	}
 	if r.GetVerdict() != "edge" || !r.GetCertified() || r.GetSaving() != 0.5 || math.Abs(r.GetSavingHalfWidth()-0.03) > 1e-12 ||
 		r.GetMaxSlowdown() != 0.10 || r.GetEnergyUj() != 3_000_000_000 || r.GetPaybackS() != 900 || !r.GetApplied() ||
 		r.GetChosenLabels()[0] != "100 W" || r.GetChosen()[0].GetValue() != "100000" || r.GetPrinciple() != tune.Principle {
@@ -168,14 +171,39 @@ func TestTuneTellsTheDaemonWhatIsWanted(t *testing.T) {
 	c, _ := openTune(t, s)
 	none := 0.0
 	send(t, c, startMessage(&qunerv1.TuneStart{Profile: qunerv1.Profile_PROFILE_IDLE, Objective: "edp", MaxSlowdown: &none, NoCpu: true,
-		Force: true, MaxWindows: 7, DryRun: true}))
+		Force: true, Fresh: true, MaxWindows: 7, DryRun: true}))
 	receive(t, c)
 	if _, err := c.Recv(); !errors.Is(err, io.EOF) {
 		t.Fatalf("a dry run ends after its plan: %v", err)
 	}
-	want := daemon.TuneSpec{Caller: got.Caller, Profile: profiles.Idle, Objective: tune.EDP, NoCPU: true, Force: true, MaxWindows: 7, DryRun: true}
+	want := daemon.TuneSpec{Caller: got.Caller, Profile: profiles.Idle, Objective: tune.EDP, NoCPU: true, Force: true, Fresh: true, MaxWindows: 7, DryRun: true}
 	if got != want {
 		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+// From which point a search starts, and what becomes of that, is told.
+func TestTuneTellsWhereItStarts(t *testing.T) {
+	tuned := time.Date(2026, 11, 28, 9, 0, 0, 0, time.UTC)
+	for _, moved := range []string{"", "300 W against 100 W: watts 8.0 % lower than before"} {
+		s := start(t, nil)
+		s.tune = func(_ context.Context, _ daemon.TuneSpec, w daemon.TuneWorkload) (daemon.TuneReport, error) {
+			plan := twoStates
+			plan.Prior = &daemon.PriorPoint{ID: "a1b2", TunedAt: tuned, Labels: []string{"200 W"}, Changed: []string{"kernel: 6.1.0 → 6.6.0"}}
+			r := theReport()
+			r.Plan, r.Result.Axes[0].From, r.Result.Axes[0].Moved = plan, 1, moved
+			return r, w.Plan(plan)
+		}
+		c, _ := openTune(t, s)
+		send(t, c, startMessage(&qunerv1.TuneStart{}))
+		want := &qunerv1.PriorPoint{Id: "a1b2", TunedAtUnixNs: tuned.UnixNano(), ChosenLabels: []string{"200 W"}, Changed: []string{"kernel: 6.1.0 → 6.6.0"}}
+		if got := receive(t, c).GetPlan().GetPrior(); !proto.Equal(got, want) {
+			t.Errorf("plan: %v", got)
+		}
+		r := receive(t, c).GetReport()
+		if !proto.Equal(r.GetPrior(), want) || r.GetAxes()[0].GetFrom() != "200 W" || r.GetAxes()[0].GetMoved() != moved {
+			t.Errorf("report: %v, axis %v", r.GetPrior(), r.GetAxes()[0])
+		}
 	}
 }
 

@@ -21,15 +21,8 @@ const (
 // prior is what an earlier sweep has left, if the search can start from it.
 func (x *search) prior() *Prior {
 	p := x.axis.Prior
-	if p == nil || p.State > x.top || x.top == 0 {
+	if p == nil || p.State > x.top || x.top == 0 || !p.Covers(0, x.axis.Found, x.top) {
 		return nil
-	}
-	for _, s := range []int{0, x.top, p.State, x.axis.Found} {
-		for _, q := range []quantity{qRate, qWatts, qJoules} {
-			if v, _ := p.earlier(s, q); math.IsNaN(v) {
-				return nil
-			}
-		}
 	}
 	return p
 }

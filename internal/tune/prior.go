@@ -10,8 +10,8 @@ import (
 // axis is as it was; every figure and certificate of the new sweep rests on windows of its own.
 type Prior struct {
 	State int // the state that was chosen, and certified
-	// Seen is what was measured. Without the ends of the axis, State and the state found among it the prior is of no use, and
-	// the search starts from nothing.
+	// Seen is what was measured. Unless that covers the ends of the axis, as far as it is searched, and the state found, the
+	// prior is of no use, and the search starts from nothing.
 	Seen []Seen
 }
 
@@ -49,6 +49,16 @@ func (p *Prior) check(a Axis) error {
 		}
 	}
 	return nil
+}
+
+// Covers tells whether State and these states were measured whole.
+func (p *Prior) Covers(states ...int) bool {
+	return !slices.ContainsFunc(append(states, p.State), func(s int) bool {
+		return slices.ContainsFunc([]quantity{qRate, qWatts, qJoules}, func(q quantity) bool {
+			v, _ := p.earlier(s, q)
+			return math.IsNaN(v)
+		})
+	})
 }
 
 // earlier is the logarithm of a state's figure as it was, and its standard error; NaN if it is not known.

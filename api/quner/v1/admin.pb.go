@@ -559,6 +559,7 @@ type TuneStart struct {
 	// sent, and no RunFinished is taken. Its unit is theirs.
 	Attach        bool  `protobuf:"varint,14,opt,name=attach,proto3" json:"attach,omitempty"`
 	BudgetNs      int64 `protobuf:"varint,12,opt,name=budget_ns,json=budgetNs,proto3" json:"budget_ns,omitempty"` // the sweep takes at most about this long; 0: as long as its windows take
+	Fresh         bool  `protobuf:"varint,15,opt,name=fresh,proto3" json:"fresh,omitempty"`                       // search all states, also where a point that is to be validated again says where to begin
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -689,6 +690,13 @@ func (x *TuneStart) GetBudgetNs() int64 {
 		return x.BudgetNs
 	}
 	return 0
+}
+
+func (x *TuneStart) GetFresh() bool {
+	if x != nil {
+		return x.Fresh
+	}
+	return false
 }
 
 // RunFinished answers a RunWorkload.
@@ -882,6 +890,7 @@ type TunePlan struct {
 	BaseWatts     float64                `protobuf:"fixed64,3,opt,name=base_watts,json=baseWatts,proto3" json:"base_watts,omitempty"` // the host's other watts added to the measured ones
 	Devices       []string               `protobuf:"bytes,4,rep,name=devices,proto3" json:"devices,omitempty"`                        // metered
 	BudgetNs      int64                  `protobuf:"varint,5,opt,name=budget_ns,json=budgetNs,proto3" json:"budget_ns,omitempty"`     // 0: only the windows bound the sweep
+	Prior         *PriorPoint            `protobuf:"bytes,6,opt,name=prior,proto3" json:"prior,omitempty"`                            // the point from which the search starts; absent: it starts from nothing
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -951,6 +960,83 @@ func (x *TunePlan) GetBudgetNs() int64 {
 	return 0
 }
 
+func (x *TunePlan) GetPrior() *PriorPoint {
+	if x != nil {
+		return x.Prior
+	}
+	return nil
+}
+
+// PriorPoint is a point that was tuned before the kernel, the microcode or the driver changed, from which a search starts: it
+// looks first at the states chosen then and at those beside them, and at others only where these are not what they were.
+type PriorPoint struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	TunedAtUnixNs int64                  `protobuf:"varint,2,opt,name=tuned_at_unix_ns,json=tunedAtUnixNs,proto3" json:"tuned_at_unix_ns,omitempty"`
+	ChosenLabels  []string               `protobuf:"bytes,3,rep,name=chosen_labels,json=chosenLabels,proto3" json:"chosen_labels,omitempty"`
+	Changed       []string               `protobuf:"bytes,4,rep,name=changed,proto3" json:"changed,omitempty"` // since then, a fact each: "kernel: 6.1.0 → 6.6.0"; empty where it is not known what
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PriorPoint) Reset() {
+	*x = PriorPoint{}
+	mi := &file_quner_v1_admin_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PriorPoint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PriorPoint) ProtoMessage() {}
+
+func (x *PriorPoint) ProtoReflect() protoreflect.Message {
+	mi := &file_quner_v1_admin_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PriorPoint.ProtoReflect.Descriptor instead.
+func (*PriorPoint) Descriptor() ([]byte, []int) {
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *PriorPoint) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *PriorPoint) GetTunedAtUnixNs() int64 {
+	if x != nil {
+		return x.TunedAtUnixNs
+	}
+	return 0
+}
+
+func (x *PriorPoint) GetChosenLabels() []string {
+	if x != nil {
+		return x.ChosenLabels
+	}
+	return nil
+}
+
+func (x *PriorPoint) GetChanged() []string {
+	if x != nil {
+		return x.Changed
+	}
+	return nil
+}
+
 type TuneAxis struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`     // "gpu"
@@ -962,7 +1048,7 @@ type TuneAxis struct {
 
 func (x *TuneAxis) Reset() {
 	*x = TuneAxis{}
-	mi := &file_quner_v1_admin_proto_msgTypes[11]
+	mi := &file_quner_v1_admin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -974,7 +1060,7 @@ func (x *TuneAxis) String() string {
 func (*TuneAxis) ProtoMessage() {}
 
 func (x *TuneAxis) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[11]
+	mi := &file_quner_v1_admin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -987,7 +1073,7 @@ func (x *TuneAxis) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TuneAxis.ProtoReflect.Descriptor instead.
 func (*TuneAxis) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{11}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TuneAxis) GetName() string {
@@ -1024,7 +1110,7 @@ type RunWorkload struct {
 
 func (x *RunWorkload) Reset() {
 	*x = RunWorkload{}
-	mi := &file_quner_v1_admin_proto_msgTypes[12]
+	mi := &file_quner_v1_admin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1036,7 +1122,7 @@ func (x *RunWorkload) String() string {
 func (*RunWorkload) ProtoMessage() {}
 
 func (x *RunWorkload) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[12]
+	mi := &file_quner_v1_admin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1049,7 +1135,7 @@ func (x *RunWorkload) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunWorkload.ProtoReflect.Descriptor instead.
 func (*RunWorkload) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{12}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RunWorkload) GetWindow() uint32 {
@@ -1091,7 +1177,7 @@ type TuneProgress struct {
 	JoulesPerWork *float64               `protobuf:"fixed64,6,opt,name=joules_per_work,json=joulesPerWork,proto3,oneof" json:"joules_per_work,omitempty"` // absent without an energy counter
 	Best          string                 `protobuf:"bytes,7,opt,name=best,proto3" json:"best,omitempty"`                                                  // label of the best state so far; empty before there is one
 	Voided        string                 `protobuf:"bytes,8,opt,name=voided,proto3" json:"voided,omitempty"`                                              // why this window does not count
-	Phase         string                 `protobuf:"bytes,9,opt,name=phase,proto3" json:"phase,omitempty"`                                                // "pre-check", "pass", "refine"
+	Phase         string                 `protobuf:"bytes,9,opt,name=phase,proto3" json:"phase,omitempty"`                                                // "again" (the point from which the search starts), "pre-check", "pass", "refine", "corner"
 	VoidedWhy     string                 `protobuf:"bytes,10,opt,name=voided_why,json=voidedWhy,proto3" json:"voided_why,omitempty"`                      // the kind of reason for which it does not count, as in VoidedWindows; empty if it does
 	WorkUnit      string                 `protobuf:"bytes,11,opt,name=work_unit,json=workUnit,proto3" json:"work_unit,omitempty"`                         // what the work is counted in, in the singular; empty: runs, or not known yet
 	unknownFields protoimpl.UnknownFields
@@ -1100,7 +1186,7 @@ type TuneProgress struct {
 
 func (x *TuneProgress) Reset() {
 	*x = TuneProgress{}
-	mi := &file_quner_v1_admin_proto_msgTypes[13]
+	mi := &file_quner_v1_admin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1112,7 +1198,7 @@ func (x *TuneProgress) String() string {
 func (*TuneProgress) ProtoMessage() {}
 
 func (x *TuneProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[13]
+	mi := &file_quner_v1_admin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1125,7 +1211,7 @@ func (x *TuneProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TuneProgress.ProtoReflect.Descriptor instead.
 func (*TuneProgress) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{13}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TuneProgress) GetWindow() uint32 {
@@ -1207,36 +1293,38 @@ func (x *TuneProgress) GetWorkUnit() string {
 
 // TuneReport ends the sweep. A figure that is not known, or not yet, is absent: never 0, infinite or not a number.
 type TuneReport struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	Axes            []*AxisReport          `protobuf:"bytes,1,rep,name=axes,proto3" json:"axes,omitempty"`
-	States          []*StateReport         `protobuf:"bytes,2,rep,name=states,proto3" json:"states,omitempty"`
-	Chosen          []*Setting             `protobuf:"bytes,3,rep,name=chosen,proto3" json:"chosen,omitempty"` // the settings of the chosen point; empty if none was chosen
-	ChosenLabels    []string               `protobuf:"bytes,4,rep,name=chosen_labels,json=chosenLabels,proto3" json:"chosen_labels,omitempty"`
-	Verdict         string                 `protobuf:"bytes,5,opt,name=verdict,proto3" json:"verdict,omitempty"` // interior, edge, flat, uncertified, no_energy
-	Certified       bool                   `protobuf:"varint,6,opt,name=certified,proto3" json:"certified,omitempty"`
-	Saving          *float64               `protobuf:"fixed64,7,opt,name=saving,proto3,oneof" json:"saving,omitempty"`                                            // fraction of joules per work against the state found
-	SavingHalfWidth *float64               `protobuf:"fixed64,8,opt,name=saving_half_width,json=savingHalfWidth,proto3,oneof" json:"saving_half_width,omitempty"` // absent while there is no spread to learn from
-	Slowdown        *float64               `protobuf:"fixed64,9,opt,name=slowdown,proto3,oneof" json:"slowdown,omitempty"`
-	Windows         uint32                 `protobuf:"varint,10,opt,name=windows,proto3" json:"windows,omitempty"`
-	Voided          uint32                 `protobuf:"varint,11,opt,name=voided,proto3" json:"voided,omitempty"`
-	EnergyUj        *int64                 `protobuf:"varint,12,opt,name=energy_uj,json=energyUj,proto3,oneof" json:"energy_uj,omitempty"`    // spent by the sweep; absent without an energy counter
-	PaybackS        *float64               `protobuf:"fixed64,13,opt,name=payback_s,json=paybackS,proto3,oneof" json:"payback_s,omitempty"`   // of this work at the saving; absent unless that is certified and above 0
-	MoreWindows     uint32                 `protobuf:"varint,14,opt,name=more_windows,json=moreWindows,proto3" json:"more_windows,omitempty"` // wanted to certify; 0: none
-	Applied         bool                   `protobuf:"varint,15,opt,name=applied,proto3" json:"applied,omitempty"`
-	Principle       string                 `protobuf:"bytes,16,opt,name=principle,proto3" json:"principle,omitempty"`
-	Objective       string                 `protobuf:"bytes,17,opt,name=objective,proto3" json:"objective,omitempty"`
-	MaxSlowdown     float64                `protobuf:"fixed64,18,opt,name=max_slowdown,json=maxSlowdown,proto3" json:"max_slowdown,omitempty"`
-	Note            string                 `protobuf:"bytes,19,opt,name=note,proto3" json:"note,omitempty"`
-	WorkUnit        string                 `protobuf:"bytes,20,opt,name=work_unit,json=workUnit,proto3" json:"work_unit,omitempty"` // what the work is counted in: "run"
-	VoidedBy        []*VoidedWindows       `protobuf:"bytes,21,rep,name=voided_by,json=voidedBy,proto3" json:"voided_by,omitempty"` // the windows that did not count, by kind of reason, most first
-	Unwatched       []string               `protobuf:"bytes,22,rep,name=unwatched,proto3" json:"unwatched,omitempty"`               // devices that do not tell whether heat slows them down
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Axes              []*AxisReport          `protobuf:"bytes,1,rep,name=axes,proto3" json:"axes,omitempty"`
+	States            []*StateReport         `protobuf:"bytes,2,rep,name=states,proto3" json:"states,omitempty"`
+	Chosen            []*Setting             `protobuf:"bytes,3,rep,name=chosen,proto3" json:"chosen,omitempty"` // the settings of the chosen point; empty if none was chosen
+	ChosenLabels      []string               `protobuf:"bytes,4,rep,name=chosen_labels,json=chosenLabels,proto3" json:"chosen_labels,omitempty"`
+	Verdict           string                 `protobuf:"bytes,5,opt,name=verdict,proto3" json:"verdict,omitempty"` // interior, edge, flat, uncertified, no_energy
+	Certified         bool                   `protobuf:"varint,6,opt,name=certified,proto3" json:"certified,omitempty"`
+	Saving            *float64               `protobuf:"fixed64,7,opt,name=saving,proto3,oneof" json:"saving,omitempty"`                                            // fraction of joules per work against the state found
+	SavingHalfWidth   *float64               `protobuf:"fixed64,8,opt,name=saving_half_width,json=savingHalfWidth,proto3,oneof" json:"saving_half_width,omitempty"` // absent while there is no spread to learn from
+	Slowdown          *float64               `protobuf:"fixed64,9,opt,name=slowdown,proto3,oneof" json:"slowdown,omitempty"`
+	Windows           uint32                 `protobuf:"varint,10,opt,name=windows,proto3" json:"windows,omitempty"`
+	Voided            uint32                 `protobuf:"varint,11,opt,name=voided,proto3" json:"voided,omitempty"`
+	EnergyUj          *int64                 `protobuf:"varint,12,opt,name=energy_uj,json=energyUj,proto3,oneof" json:"energy_uj,omitempty"`    // spent by the sweep; absent without an energy counter
+	PaybackS          *float64               `protobuf:"fixed64,13,opt,name=payback_s,json=paybackS,proto3,oneof" json:"payback_s,omitempty"`   // of this work at the saving; absent unless that is certified and above 0
+	MoreWindows       uint32                 `protobuf:"varint,14,opt,name=more_windows,json=moreWindows,proto3" json:"more_windows,omitempty"` // wanted to certify; 0: none
+	Applied           bool                   `protobuf:"varint,15,opt,name=applied,proto3" json:"applied,omitempty"`
+	Principle         string                 `protobuf:"bytes,16,opt,name=principle,proto3" json:"principle,omitempty"`
+	Objective         string                 `protobuf:"bytes,17,opt,name=objective,proto3" json:"objective,omitempty"`
+	MaxSlowdown       float64                `protobuf:"fixed64,18,opt,name=max_slowdown,json=maxSlowdown,proto3" json:"max_slowdown,omitempty"`
+	Note              string                 `protobuf:"bytes,19,opt,name=note,proto3" json:"note,omitempty"`
+	WorkUnit          string                 `protobuf:"bytes,20,opt,name=work_unit,json=workUnit,proto3" json:"work_unit,omitempty"`                                      // what the work is counted in: "run"
+	VoidedBy          []*VoidedWindows       `protobuf:"bytes,21,rep,name=voided_by,json=voidedBy,proto3" json:"voided_by,omitempty"`                                      // the windows that did not count, by kind of reason, most first
+	Unwatched         []string               `protobuf:"bytes,22,rep,name=unwatched,proto3" json:"unwatched,omitempty"`                                                    // devices that do not tell whether heat slows them down
+	Prior             *PriorPoint            `protobuf:"bytes,23,opt,name=prior,proto3" json:"prior,omitempty"`                                                            // as in the plan; what has become of it is in the axes
+	SlowdownHalfWidth *float64               `protobuf:"fixed64,24,opt,name=slowdown_half_width,json=slowdownHalfWidth,proto3,oneof" json:"slowdown_half_width,omitempty"` // 95 %; absent while there is no spread to learn from
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *TuneReport) Reset() {
 	*x = TuneReport{}
-	mi := &file_quner_v1_admin_proto_msgTypes[14]
+	mi := &file_quner_v1_admin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1248,7 +1336,7 @@ func (x *TuneReport) String() string {
 func (*TuneReport) ProtoMessage() {}
 
 func (x *TuneReport) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[14]
+	mi := &file_quner_v1_admin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1261,7 +1349,7 @@ func (x *TuneReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TuneReport.ProtoReflect.Descriptor instead.
 func (*TuneReport) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{14}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TuneReport) GetAxes() []*AxisReport {
@@ -1418,6 +1506,20 @@ func (x *TuneReport) GetUnwatched() []string {
 	return nil
 }
 
+func (x *TuneReport) GetPrior() *PriorPoint {
+	if x != nil {
+		return x.Prior
+	}
+	return nil
+}
+
+func (x *TuneReport) GetSlowdownHalfWidth() float64 {
+	if x != nil && x.SlowdownHalfWidth != nil {
+		return *x.SlowdownHalfWidth
+	}
+	return 0
+}
+
 // VoidedWindows are those windows of a sweep that did not count for one kind of reason. Each was measured again, within the
 // budget.
 type VoidedWindows struct {
@@ -1434,7 +1536,7 @@ type VoidedWindows struct {
 
 func (x *VoidedWindows) Reset() {
 	*x = VoidedWindows{}
-	mi := &file_quner_v1_admin_proto_msgTypes[15]
+	mi := &file_quner_v1_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1446,7 +1548,7 @@ func (x *VoidedWindows) String() string {
 func (*VoidedWindows) ProtoMessage() {}
 
 func (x *VoidedWindows) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[15]
+	mi := &file_quner_v1_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1459,7 +1561,7 @@ func (x *VoidedWindows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VoidedWindows.ProtoReflect.Descriptor instead.
 func (*VoidedWindows) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{15}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *VoidedWindows) GetWhy() string {
@@ -1486,13 +1588,14 @@ func (x *VoidedWindows) GetLast() string {
 type RetuneRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	DryRun        bool                   `protobuf:"varint,1,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // only whether it would be explored, and the plan
+	Fresh         bool                   `protobuf:"varint,2,opt,name=fresh,proto3" json:"fresh,omitempty"`                 // as in TuneStart
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RetuneRequest) Reset() {
 	*x = RetuneRequest{}
-	mi := &file_quner_v1_admin_proto_msgTypes[16]
+	mi := &file_quner_v1_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1504,7 +1607,7 @@ func (x *RetuneRequest) String() string {
 func (*RetuneRequest) ProtoMessage() {}
 
 func (x *RetuneRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[16]
+	mi := &file_quner_v1_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1517,12 +1620,19 @@ func (x *RetuneRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetuneRequest.ProtoReflect.Descriptor instead.
 func (*RetuneRequest) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{16}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RetuneRequest) GetDryRun() bool {
 	if x != nil {
 		return x.DryRun
+	}
+	return false
+}
+
+func (x *RetuneRequest) GetFresh() bool {
+	if x != nil {
+		return x.Fresh
 	}
 	return false
 }
@@ -1542,7 +1652,7 @@ type RetuneResponse struct {
 
 func (x *RetuneResponse) Reset() {
 	*x = RetuneResponse{}
-	mi := &file_quner_v1_admin_proto_msgTypes[17]
+	mi := &file_quner_v1_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1554,7 +1664,7 @@ func (x *RetuneResponse) String() string {
 func (*RetuneResponse) ProtoMessage() {}
 
 func (x *RetuneResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[17]
+	mi := &file_quner_v1_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1567,7 +1677,7 @@ func (x *RetuneResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetuneResponse.ProtoReflect.Descriptor instead.
 func (*RetuneResponse) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{17}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RetuneResponse) GetMessage() isRetuneResponse_Message {
@@ -1652,7 +1762,7 @@ type ForgetPointsRequest struct {
 
 func (x *ForgetPointsRequest) Reset() {
 	*x = ForgetPointsRequest{}
-	mi := &file_quner_v1_admin_proto_msgTypes[18]
+	mi := &file_quner_v1_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1664,7 +1774,7 @@ func (x *ForgetPointsRequest) String() string {
 func (*ForgetPointsRequest) ProtoMessage() {}
 
 func (x *ForgetPointsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[18]
+	mi := &file_quner_v1_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1677,7 +1787,7 @@ func (x *ForgetPointsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetPointsRequest.ProtoReflect.Descriptor instead.
 func (*ForgetPointsRequest) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{18}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ForgetPointsRequest) GetIds() []string {
@@ -1710,7 +1820,7 @@ type ForgetPointsResponse struct {
 
 func (x *ForgetPointsResponse) Reset() {
 	*x = ForgetPointsResponse{}
-	mi := &file_quner_v1_admin_proto_msgTypes[19]
+	mi := &file_quner_v1_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1722,7 +1832,7 @@ func (x *ForgetPointsResponse) String() string {
 func (*ForgetPointsResponse) ProtoMessage() {}
 
 func (x *ForgetPointsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[19]
+	mi := &file_quner_v1_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1735,7 +1845,7 @@ func (x *ForgetPointsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetPointsResponse.ProtoReflect.Descriptor instead.
 func (*ForgetPointsResponse) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{19}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ForgetPointsResponse) GetForgotten() []*TunedPoint {
@@ -1753,7 +1863,7 @@ type RollbackRequest struct {
 
 func (x *RollbackRequest) Reset() {
 	*x = RollbackRequest{}
-	mi := &file_quner_v1_admin_proto_msgTypes[20]
+	mi := &file_quner_v1_admin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1765,7 +1875,7 @@ func (x *RollbackRequest) String() string {
 func (*RollbackRequest) ProtoMessage() {}
 
 func (x *RollbackRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[20]
+	mi := &file_quner_v1_admin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1778,7 +1888,7 @@ func (x *RollbackRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackRequest.ProtoReflect.Descriptor instead.
 func (*RollbackRequest) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{20}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{21}
 }
 
 type RollbackResponse struct {
@@ -1790,7 +1900,7 @@ type RollbackResponse struct {
 
 func (x *RollbackResponse) Reset() {
 	*x = RollbackResponse{}
-	mi := &file_quner_v1_admin_proto_msgTypes[21]
+	mi := &file_quner_v1_admin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1802,7 +1912,7 @@ func (x *RollbackResponse) String() string {
 func (*RollbackResponse) ProtoMessage() {}
 
 func (x *RollbackResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[21]
+	mi := &file_quner_v1_admin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1815,7 +1925,7 @@ func (x *RollbackResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackResponse.ProtoReflect.Descriptor instead.
 func (*RollbackResponse) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{21}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RollbackResponse) GetScript() string {
@@ -1834,7 +1944,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_quner_v1_admin_proto_msgTypes[22]
+	mi := &file_quner_v1_admin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1846,7 +1956,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[22]
+	mi := &file_quner_v1_admin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1859,7 +1969,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{22}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *HistoryRequest) GetLimit() uint32 {
@@ -1878,7 +1988,7 @@ type HistoryResponse struct {
 
 func (x *HistoryResponse) Reset() {
 	*x = HistoryResponse{}
-	mi := &file_quner_v1_admin_proto_msgTypes[23]
+	mi := &file_quner_v1_admin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1890,7 +2000,7 @@ func (x *HistoryResponse) String() string {
 func (*HistoryResponse) ProtoMessage() {}
 
 func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[23]
+	mi := &file_quner_v1_admin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1903,7 +2013,7 @@ func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryResponse.ProtoReflect.Descriptor instead.
 func (*HistoryResponse) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{23}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *HistoryResponse) GetEntries() []*HistoryEntry {
@@ -1932,7 +2042,7 @@ type HistoryEntry struct {
 
 func (x *HistoryEntry) Reset() {
 	*x = HistoryEntry{}
-	mi := &file_quner_v1_admin_proto_msgTypes[24]
+	mi := &file_quner_v1_admin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1944,7 +2054,7 @@ func (x *HistoryEntry) String() string {
 func (*HistoryEntry) ProtoMessage() {}
 
 func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[24]
+	mi := &file_quner_v1_admin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1957,7 +2067,7 @@ func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryEntry.ProtoReflect.Descriptor instead.
 func (*HistoryEntry) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{24}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *HistoryEntry) GetTimeUnixNs() int64 {
@@ -2041,7 +2151,7 @@ type SetLeverOwnerRequest struct {
 
 func (x *SetLeverOwnerRequest) Reset() {
 	*x = SetLeverOwnerRequest{}
-	mi := &file_quner_v1_admin_proto_msgTypes[25]
+	mi := &file_quner_v1_admin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2053,7 +2163,7 @@ func (x *SetLeverOwnerRequest) String() string {
 func (*SetLeverOwnerRequest) ProtoMessage() {}
 
 func (x *SetLeverOwnerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[25]
+	mi := &file_quner_v1_admin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2066,7 +2176,7 @@ func (x *SetLeverOwnerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLeverOwnerRequest.ProtoReflect.Descriptor instead.
 func (*SetLeverOwnerRequest) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{25}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SetLeverOwnerRequest) GetLever() string {
@@ -2100,7 +2210,7 @@ type SetLeverOwnerResponse struct {
 
 func (x *SetLeverOwnerResponse) Reset() {
 	*x = SetLeverOwnerResponse{}
-	mi := &file_quner_v1_admin_proto_msgTypes[26]
+	mi := &file_quner_v1_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2112,7 +2222,7 @@ func (x *SetLeverOwnerResponse) String() string {
 func (*SetLeverOwnerResponse) ProtoMessage() {}
 
 func (x *SetLeverOwnerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[26]
+	mi := &file_quner_v1_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2125,7 +2235,7 @@ func (x *SetLeverOwnerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLeverOwnerResponse.ProtoReflect.Descriptor instead.
 func (*SetLeverOwnerResponse) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{26}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SetLeverOwnerResponse) GetLevers() []string {
@@ -2151,7 +2261,7 @@ type SelftestRequest struct {
 
 func (x *SelftestRequest) Reset() {
 	*x = SelftestRequest{}
-	mi := &file_quner_v1_admin_proto_msgTypes[27]
+	mi := &file_quner_v1_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2163,7 +2273,7 @@ func (x *SelftestRequest) String() string {
 func (*SelftestRequest) ProtoMessage() {}
 
 func (x *SelftestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[27]
+	mi := &file_quner_v1_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2176,7 +2286,7 @@ func (x *SelftestRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SelftestRequest.ProtoReflect.Descriptor instead.
 func (*SelftestRequest) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{27}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SelftestRequest) GetDryRun() bool {
@@ -2195,7 +2305,7 @@ type SelftestResponse struct {
 
 func (x *SelftestResponse) Reset() {
 	*x = SelftestResponse{}
-	mi := &file_quner_v1_admin_proto_msgTypes[28]
+	mi := &file_quner_v1_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2207,7 +2317,7 @@ func (x *SelftestResponse) String() string {
 func (*SelftestResponse) ProtoMessage() {}
 
 func (x *SelftestResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[28]
+	mi := &file_quner_v1_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2220,7 +2330,7 @@ func (x *SelftestResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SelftestResponse.ProtoReflect.Descriptor instead.
 func (*SelftestResponse) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{28}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SelftestResponse) GetTests() []*LeverTest {
@@ -2246,7 +2356,7 @@ type LeverTest struct {
 
 func (x *LeverTest) Reset() {
 	*x = LeverTest{}
-	mi := &file_quner_v1_admin_proto_msgTypes[29]
+	mi := &file_quner_v1_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2258,7 +2368,7 @@ func (x *LeverTest) String() string {
 func (*LeverTest) ProtoMessage() {}
 
 func (x *LeverTest) ProtoReflect() protoreflect.Message {
-	mi := &file_quner_v1_admin_proto_msgTypes[29]
+	mi := &file_quner_v1_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2271,7 +2381,7 @@ func (x *LeverTest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeverTest.ProtoReflect.Descriptor instead.
 func (*LeverTest) Descriptor() ([]byte, []int) {
-	return file_quner_v1_admin_proto_rawDescGZIP(), []int{29}
+	return file_quner_v1_admin_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *LeverTest) GetLever() string {
@@ -2351,7 +2461,7 @@ const file_quner_v1_admin_proto_rawDesc = "" +
 	"\vTuneRequest\x12+\n" +
 	"\x05start\x18\x01 \x01(\v2\x13.quner.v1.TuneStartH\x00R\x05start\x123\n" +
 	"\bfinished\x18\x02 \x01(\v2\x15.quner.v1.RunFinishedH\x00R\bfinishedB\t\n" +
-	"\amessage\"\xca\x03\n" +
+	"\amessage\"\xe0\x03\n" +
 	"\tTuneStart\x12+\n" +
 	"\aprofile\x18\x01 \x01(\x0e2\x11.quner.v1.ProfileR\aprofile\x12\x1a\n" +
 	"\bworkload\x18\x02 \x01(\tR\bworkload\x12\x14\n" +
@@ -2368,7 +2478,8 @@ const file_quner_v1_admin_proto_rawDesc = "" +
 	"\twork_unit\x18\v \x01(\tR\bworkUnit\x12&\n" +
 	"\fworkload_uid\x18\r \x01(\rH\x01R\vworkloadUid\x88\x01\x01\x12\x16\n" +
 	"\x06attach\x18\x0e \x01(\bR\x06attach\x12\x1b\n" +
-	"\tbudget_ns\x18\f \x01(\x03R\bbudgetNsB\x0f\n" +
+	"\tbudget_ns\x18\f \x01(\x03R\bbudgetNs\x12\x14\n" +
+	"\x05fresh\x18\x0f \x01(\bR\x05freshB\x0f\n" +
 	"\r_max_slowdownB\x0f\n" +
 	"\r_workload_uid\"p\n" +
 	"\vRunFinished\x12\x16\n" +
@@ -2381,7 +2492,7 @@ const file_quner_v1_admin_proto_rawDesc = "" +
 	"\x03run\x18\x02 \x01(\v2\x15.quner.v1.RunWorkloadH\x00R\x03run\x124\n" +
 	"\bprogress\x18\x03 \x01(\v2\x16.quner.v1.TuneProgressH\x00R\bprogress\x12.\n" +
 	"\x06report\x18\x04 \x01(\v2\x14.quner.v1.TuneReportH\x00R\x06reportB\t\n" +
-	"\amessage\"\xa9\x01\n" +
+	"\amessage\"\xd5\x01\n" +
 	"\bTunePlan\x12&\n" +
 	"\x04axes\x18\x01 \x03(\v2\x12.quner.v1.TuneAxisR\x04axes\x12\x1f\n" +
 	"\vmax_windows\x18\x02 \x01(\rR\n" +
@@ -2389,7 +2500,14 @@ const file_quner_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"base_watts\x18\x03 \x01(\x01R\tbaseWatts\x12\x18\n" +
 	"\adevices\x18\x04 \x03(\tR\adevices\x12\x1b\n" +
-	"\tbudget_ns\x18\x05 \x01(\x03R\bbudgetNs\"L\n" +
+	"\tbudget_ns\x18\x05 \x01(\x03R\bbudgetNs\x12*\n" +
+	"\x05prior\x18\x06 \x01(\v2\x14.quner.v1.PriorPointR\x05prior\"\x84\x01\n" +
+	"\n" +
+	"PriorPoint\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12'\n" +
+	"\x10tuned_at_unix_ns\x18\x02 \x01(\x03R\rtunedAtUnixNs\x12#\n" +
+	"\rchosen_labels\x18\x03 \x03(\tR\fchosenLabels\x12\x18\n" +
+	"\achanged\x18\x04 \x03(\tR\achanged\"L\n" +
 	"\bTuneAxis\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06states\x18\x02 \x03(\tR\x06states\x12\x14\n" +
@@ -2417,7 +2535,7 @@ const file_quner_v1_admin_proto_rawDesc = "" +
 	"\twork_unit\x18\v \x01(\tR\bworkUnitB\x12\n" +
 	"\x10_work_per_secondB\b\n" +
 	"\x06_wattsB\x12\n" +
-	"\x10_joules_per_work\"\xbd\x06\n" +
+	"\x10_joules_per_work\"\xb6\a\n" +
 	"\n" +
 	"TuneReport\x12(\n" +
 	"\x04axes\x18\x01 \x03(\v2\x14.quner.v1.AxisReportR\x04axes\x12-\n" +
@@ -2442,20 +2560,24 @@ const file_quner_v1_admin_proto_rawDesc = "" +
 	"\x04note\x18\x13 \x01(\tR\x04note\x12\x1b\n" +
 	"\twork_unit\x18\x14 \x01(\tR\bworkUnit\x124\n" +
 	"\tvoided_by\x18\x15 \x03(\v2\x17.quner.v1.VoidedWindowsR\bvoidedBy\x12\x1c\n" +
-	"\tunwatched\x18\x16 \x03(\tR\tunwatchedB\t\n" +
+	"\tunwatched\x18\x16 \x03(\tR\tunwatched\x12*\n" +
+	"\x05prior\x18\x17 \x01(\v2\x14.quner.v1.PriorPointR\x05prior\x123\n" +
+	"\x13slowdown_half_width\x18\x18 \x01(\x01H\x05R\x11slowdownHalfWidth\x88\x01\x01B\t\n" +
 	"\a_savingB\x14\n" +
 	"\x12_saving_half_widthB\v\n" +
 	"\t_slowdownB\f\n" +
 	"\n" +
 	"_energy_ujB\f\n" +
 	"\n" +
-	"_payback_s\"O\n" +
+	"_payback_sB\x16\n" +
+	"\x14_slowdown_half_width\"O\n" +
 	"\rVoidedWindows\x12\x10\n" +
 	"\x03why\x18\x01 \x01(\tR\x03why\x12\x18\n" +
 	"\awindows\x18\x02 \x01(\rR\awindows\x12\x12\n" +
-	"\x04last\x18\x03 \x01(\tR\x04last\"(\n" +
+	"\x04last\x18\x03 \x01(\tR\x04last\">\n" +
 	"\rRetuneRequest\x12\x17\n" +
-	"\adry_run\x18\x01 \x01(\bR\x06dryRun\"\xc7\x01\n" +
+	"\adry_run\x18\x01 \x01(\bR\x06dryRun\x12\x14\n" +
+	"\x05fresh\x18\x02 \x01(\bR\x05fresh\"\xc7\x01\n" +
 	"\x0eRetuneResponse\x12(\n" +
 	"\x04plan\x18\x01 \x01(\v2\x12.quner.v1.TunePlanH\x00R\x04plan\x124\n" +
 	"\bprogress\x18\x02 \x01(\v2\x16.quner.v1.TuneProgressH\x00R\bprogress\x12.\n" +
@@ -2546,7 +2668,7 @@ func file_quner_v1_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_quner_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_quner_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_quner_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_quner_v1_admin_proto_goTypes = []any{
 	(LeverOwner)(0),               // 0: quner.v1.LeverOwner
 	(LeverVerdict)(0),             // 1: quner.v1.LeverVerdict
@@ -2561,95 +2683,98 @@ var file_quner_v1_admin_proto_goTypes = []any{
 	(*RunFinished)(nil),           // 10: quner.v1.RunFinished
 	(*TuneResponse)(nil),          // 11: quner.v1.TuneResponse
 	(*TunePlan)(nil),              // 12: quner.v1.TunePlan
-	(*TuneAxis)(nil),              // 13: quner.v1.TuneAxis
-	(*RunWorkload)(nil),           // 14: quner.v1.RunWorkload
-	(*TuneProgress)(nil),          // 15: quner.v1.TuneProgress
-	(*TuneReport)(nil),            // 16: quner.v1.TuneReport
-	(*VoidedWindows)(nil),         // 17: quner.v1.VoidedWindows
-	(*RetuneRequest)(nil),         // 18: quner.v1.RetuneRequest
-	(*RetuneResponse)(nil),        // 19: quner.v1.RetuneResponse
-	(*ForgetPointsRequest)(nil),   // 20: quner.v1.ForgetPointsRequest
-	(*ForgetPointsResponse)(nil),  // 21: quner.v1.ForgetPointsResponse
-	(*RollbackRequest)(nil),       // 22: quner.v1.RollbackRequest
-	(*RollbackResponse)(nil),      // 23: quner.v1.RollbackResponse
-	(*HistoryRequest)(nil),        // 24: quner.v1.HistoryRequest
-	(*HistoryResponse)(nil),       // 25: quner.v1.HistoryResponse
-	(*HistoryEntry)(nil),          // 26: quner.v1.HistoryEntry
-	(*SetLeverOwnerRequest)(nil),  // 27: quner.v1.SetLeverOwnerRequest
-	(*SetLeverOwnerResponse)(nil), // 28: quner.v1.SetLeverOwnerResponse
-	(*SelftestRequest)(nil),       // 29: quner.v1.SelftestRequest
-	(*SelftestResponse)(nil),      // 30: quner.v1.SelftestResponse
-	(*LeverTest)(nil),             // 31: quner.v1.LeverTest
-	(Mode)(0),                     // 32: quner.v1.Mode
-	(*Write)(nil),                 // 33: quner.v1.Write
-	(*ModeState)(nil),             // 34: quner.v1.ModeState
-	(Profile)(0),                  // 35: quner.v1.Profile
-	(*AxisReport)(nil),            // 36: quner.v1.AxisReport
-	(*StateReport)(nil),           // 37: quner.v1.StateReport
-	(*Setting)(nil),               // 38: quner.v1.Setting
-	(*TunedPoint)(nil),            // 39: quner.v1.TunedPoint
-	(*MeasureFloorRequest)(nil),   // 40: quner.v1.MeasureFloorRequest
-	(*ForgetFloorsRequest)(nil),   // 41: quner.v1.ForgetFloorsRequest
-	(*MeasureFloorResponse)(nil),  // 42: quner.v1.MeasureFloorResponse
-	(*ForgetFloorsResponse)(nil),  // 43: quner.v1.ForgetFloorsResponse
+	(*PriorPoint)(nil),            // 13: quner.v1.PriorPoint
+	(*TuneAxis)(nil),              // 14: quner.v1.TuneAxis
+	(*RunWorkload)(nil),           // 15: quner.v1.RunWorkload
+	(*TuneProgress)(nil),          // 16: quner.v1.TuneProgress
+	(*TuneReport)(nil),            // 17: quner.v1.TuneReport
+	(*VoidedWindows)(nil),         // 18: quner.v1.VoidedWindows
+	(*RetuneRequest)(nil),         // 19: quner.v1.RetuneRequest
+	(*RetuneResponse)(nil),        // 20: quner.v1.RetuneResponse
+	(*ForgetPointsRequest)(nil),   // 21: quner.v1.ForgetPointsRequest
+	(*ForgetPointsResponse)(nil),  // 22: quner.v1.ForgetPointsResponse
+	(*RollbackRequest)(nil),       // 23: quner.v1.RollbackRequest
+	(*RollbackResponse)(nil),      // 24: quner.v1.RollbackResponse
+	(*HistoryRequest)(nil),        // 25: quner.v1.HistoryRequest
+	(*HistoryResponse)(nil),       // 26: quner.v1.HistoryResponse
+	(*HistoryEntry)(nil),          // 27: quner.v1.HistoryEntry
+	(*SetLeverOwnerRequest)(nil),  // 28: quner.v1.SetLeverOwnerRequest
+	(*SetLeverOwnerResponse)(nil), // 29: quner.v1.SetLeverOwnerResponse
+	(*SelftestRequest)(nil),       // 30: quner.v1.SelftestRequest
+	(*SelftestResponse)(nil),      // 31: quner.v1.SelftestResponse
+	(*LeverTest)(nil),             // 32: quner.v1.LeverTest
+	(Mode)(0),                     // 33: quner.v1.Mode
+	(*Write)(nil),                 // 34: quner.v1.Write
+	(*ModeState)(nil),             // 35: quner.v1.ModeState
+	(Profile)(0),                  // 36: quner.v1.Profile
+	(*AxisReport)(nil),            // 37: quner.v1.AxisReport
+	(*StateReport)(nil),           // 38: quner.v1.StateReport
+	(*Setting)(nil),               // 39: quner.v1.Setting
+	(*TunedPoint)(nil),            // 40: quner.v1.TunedPoint
+	(*MeasureFloorRequest)(nil),   // 41: quner.v1.MeasureFloorRequest
+	(*ForgetFloorsRequest)(nil),   // 42: quner.v1.ForgetFloorsRequest
+	(*MeasureFloorResponse)(nil),  // 43: quner.v1.MeasureFloorResponse
+	(*ForgetFloorsResponse)(nil),  // 44: quner.v1.ForgetFloorsResponse
 }
 var file_quner_v1_admin_proto_depIdxs = []int32{
-	32, // 0: quner.v1.SetModeRequest.mode:type_name -> quner.v1.Mode
-	33, // 1: quner.v1.SetModeResponse.writes:type_name -> quner.v1.Write
-	34, // 2: quner.v1.SetModeResponse.mode:type_name -> quner.v1.ModeState
-	33, // 3: quner.v1.ApplyResponse.writes:type_name -> quner.v1.Write
-	35, // 4: quner.v1.ApplyResponse.profile:type_name -> quner.v1.Profile
-	33, // 5: quner.v1.RestoreResponse.writes:type_name -> quner.v1.Write
+	33, // 0: quner.v1.SetModeRequest.mode:type_name -> quner.v1.Mode
+	34, // 1: quner.v1.SetModeResponse.writes:type_name -> quner.v1.Write
+	35, // 2: quner.v1.SetModeResponse.mode:type_name -> quner.v1.ModeState
+	34, // 3: quner.v1.ApplyResponse.writes:type_name -> quner.v1.Write
+	36, // 4: quner.v1.ApplyResponse.profile:type_name -> quner.v1.Profile
+	34, // 5: quner.v1.RestoreResponse.writes:type_name -> quner.v1.Write
 	9,  // 6: quner.v1.TuneRequest.start:type_name -> quner.v1.TuneStart
 	10, // 7: quner.v1.TuneRequest.finished:type_name -> quner.v1.RunFinished
-	35, // 8: quner.v1.TuneStart.profile:type_name -> quner.v1.Profile
+	36, // 8: quner.v1.TuneStart.profile:type_name -> quner.v1.Profile
 	12, // 9: quner.v1.TuneResponse.plan:type_name -> quner.v1.TunePlan
-	14, // 10: quner.v1.TuneResponse.run:type_name -> quner.v1.RunWorkload
-	15, // 11: quner.v1.TuneResponse.progress:type_name -> quner.v1.TuneProgress
-	16, // 12: quner.v1.TuneResponse.report:type_name -> quner.v1.TuneReport
-	13, // 13: quner.v1.TunePlan.axes:type_name -> quner.v1.TuneAxis
-	36, // 14: quner.v1.TuneReport.axes:type_name -> quner.v1.AxisReport
-	37, // 15: quner.v1.TuneReport.states:type_name -> quner.v1.StateReport
-	38, // 16: quner.v1.TuneReport.chosen:type_name -> quner.v1.Setting
-	17, // 17: quner.v1.TuneReport.voided_by:type_name -> quner.v1.VoidedWindows
-	12, // 18: quner.v1.RetuneResponse.plan:type_name -> quner.v1.TunePlan
-	15, // 19: quner.v1.RetuneResponse.progress:type_name -> quner.v1.TuneProgress
-	16, // 20: quner.v1.RetuneResponse.report:type_name -> quner.v1.TuneReport
-	39, // 21: quner.v1.ForgetPointsResponse.forgotten:type_name -> quner.v1.TunedPoint
-	26, // 22: quner.v1.HistoryResponse.entries:type_name -> quner.v1.HistoryEntry
-	0,  // 23: quner.v1.SetLeverOwnerRequest.owner:type_name -> quner.v1.LeverOwner
-	33, // 24: quner.v1.SetLeverOwnerResponse.writes:type_name -> quner.v1.Write
-	31, // 25: quner.v1.SelftestResponse.tests:type_name -> quner.v1.LeverTest
-	1,  // 26: quner.v1.LeverTest.verdict:type_name -> quner.v1.LeverVerdict
-	2,  // 27: quner.v1.AdminService.SetMode:input_type -> quner.v1.SetModeRequest
-	4,  // 28: quner.v1.AdminService.Apply:input_type -> quner.v1.ApplyRequest
-	6,  // 29: quner.v1.AdminService.Restore:input_type -> quner.v1.RestoreRequest
-	8,  // 30: quner.v1.AdminService.Tune:input_type -> quner.v1.TuneRequest
-	18, // 31: quner.v1.AdminService.Retune:input_type -> quner.v1.RetuneRequest
-	20, // 32: quner.v1.AdminService.ForgetPoints:input_type -> quner.v1.ForgetPointsRequest
-	22, // 33: quner.v1.AdminService.Rollback:input_type -> quner.v1.RollbackRequest
-	24, // 34: quner.v1.AdminService.History:input_type -> quner.v1.HistoryRequest
-	27, // 35: quner.v1.AdminService.SetLeverOwner:input_type -> quner.v1.SetLeverOwnerRequest
-	29, // 36: quner.v1.AdminService.Selftest:input_type -> quner.v1.SelftestRequest
-	40, // 37: quner.v1.AdminService.MeasureFloor:input_type -> quner.v1.MeasureFloorRequest
-	41, // 38: quner.v1.AdminService.ForgetFloors:input_type -> quner.v1.ForgetFloorsRequest
-	3,  // 39: quner.v1.AdminService.SetMode:output_type -> quner.v1.SetModeResponse
-	5,  // 40: quner.v1.AdminService.Apply:output_type -> quner.v1.ApplyResponse
-	7,  // 41: quner.v1.AdminService.Restore:output_type -> quner.v1.RestoreResponse
-	11, // 42: quner.v1.AdminService.Tune:output_type -> quner.v1.TuneResponse
-	19, // 43: quner.v1.AdminService.Retune:output_type -> quner.v1.RetuneResponse
-	21, // 44: quner.v1.AdminService.ForgetPoints:output_type -> quner.v1.ForgetPointsResponse
-	23, // 45: quner.v1.AdminService.Rollback:output_type -> quner.v1.RollbackResponse
-	25, // 46: quner.v1.AdminService.History:output_type -> quner.v1.HistoryResponse
-	28, // 47: quner.v1.AdminService.SetLeverOwner:output_type -> quner.v1.SetLeverOwnerResponse
-	30, // 48: quner.v1.AdminService.Selftest:output_type -> quner.v1.SelftestResponse
-	42, // 49: quner.v1.AdminService.MeasureFloor:output_type -> quner.v1.MeasureFloorResponse
-	43, // 50: quner.v1.AdminService.ForgetFloors:output_type -> quner.v1.ForgetFloorsResponse
-	39, // [39:51] is the sub-list for method output_type
-	27, // [27:39] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	15, // 10: quner.v1.TuneResponse.run:type_name -> quner.v1.RunWorkload
+	16, // 11: quner.v1.TuneResponse.progress:type_name -> quner.v1.TuneProgress
+	17, // 12: quner.v1.TuneResponse.report:type_name -> quner.v1.TuneReport
+	14, // 13: quner.v1.TunePlan.axes:type_name -> quner.v1.TuneAxis
+	13, // 14: quner.v1.TunePlan.prior:type_name -> quner.v1.PriorPoint
+	37, // 15: quner.v1.TuneReport.axes:type_name -> quner.v1.AxisReport
+	38, // 16: quner.v1.TuneReport.states:type_name -> quner.v1.StateReport
+	39, // 17: quner.v1.TuneReport.chosen:type_name -> quner.v1.Setting
+	18, // 18: quner.v1.TuneReport.voided_by:type_name -> quner.v1.VoidedWindows
+	13, // 19: quner.v1.TuneReport.prior:type_name -> quner.v1.PriorPoint
+	12, // 20: quner.v1.RetuneResponse.plan:type_name -> quner.v1.TunePlan
+	16, // 21: quner.v1.RetuneResponse.progress:type_name -> quner.v1.TuneProgress
+	17, // 22: quner.v1.RetuneResponse.report:type_name -> quner.v1.TuneReport
+	40, // 23: quner.v1.ForgetPointsResponse.forgotten:type_name -> quner.v1.TunedPoint
+	27, // 24: quner.v1.HistoryResponse.entries:type_name -> quner.v1.HistoryEntry
+	0,  // 25: quner.v1.SetLeverOwnerRequest.owner:type_name -> quner.v1.LeverOwner
+	34, // 26: quner.v1.SetLeverOwnerResponse.writes:type_name -> quner.v1.Write
+	32, // 27: quner.v1.SelftestResponse.tests:type_name -> quner.v1.LeverTest
+	1,  // 28: quner.v1.LeverTest.verdict:type_name -> quner.v1.LeverVerdict
+	2,  // 29: quner.v1.AdminService.SetMode:input_type -> quner.v1.SetModeRequest
+	4,  // 30: quner.v1.AdminService.Apply:input_type -> quner.v1.ApplyRequest
+	6,  // 31: quner.v1.AdminService.Restore:input_type -> quner.v1.RestoreRequest
+	8,  // 32: quner.v1.AdminService.Tune:input_type -> quner.v1.TuneRequest
+	19, // 33: quner.v1.AdminService.Retune:input_type -> quner.v1.RetuneRequest
+	21, // 34: quner.v1.AdminService.ForgetPoints:input_type -> quner.v1.ForgetPointsRequest
+	23, // 35: quner.v1.AdminService.Rollback:input_type -> quner.v1.RollbackRequest
+	25, // 36: quner.v1.AdminService.History:input_type -> quner.v1.HistoryRequest
+	28, // 37: quner.v1.AdminService.SetLeverOwner:input_type -> quner.v1.SetLeverOwnerRequest
+	30, // 38: quner.v1.AdminService.Selftest:input_type -> quner.v1.SelftestRequest
+	41, // 39: quner.v1.AdminService.MeasureFloor:input_type -> quner.v1.MeasureFloorRequest
+	42, // 40: quner.v1.AdminService.ForgetFloors:input_type -> quner.v1.ForgetFloorsRequest
+	3,  // 41: quner.v1.AdminService.SetMode:output_type -> quner.v1.SetModeResponse
+	5,  // 42: quner.v1.AdminService.Apply:output_type -> quner.v1.ApplyResponse
+	7,  // 43: quner.v1.AdminService.Restore:output_type -> quner.v1.RestoreResponse
+	11, // 44: quner.v1.AdminService.Tune:output_type -> quner.v1.TuneResponse
+	20, // 45: quner.v1.AdminService.Retune:output_type -> quner.v1.RetuneResponse
+	22, // 46: quner.v1.AdminService.ForgetPoints:output_type -> quner.v1.ForgetPointsResponse
+	24, // 47: quner.v1.AdminService.Rollback:output_type -> quner.v1.RollbackResponse
+	26, // 48: quner.v1.AdminService.History:output_type -> quner.v1.HistoryResponse
+	29, // 49: quner.v1.AdminService.SetLeverOwner:output_type -> quner.v1.SetLeverOwnerResponse
+	31, // 50: quner.v1.AdminService.Selftest:output_type -> quner.v1.SelftestResponse
+	43, // 51: quner.v1.AdminService.MeasureFloor:output_type -> quner.v1.MeasureFloorResponse
+	44, // 52: quner.v1.AdminService.ForgetFloors:output_type -> quner.v1.ForgetFloorsResponse
+	41, // [41:53] is the sub-list for method output_type
+	29, // [29:41] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_quner_v1_admin_proto_init() }
@@ -2671,9 +2796,9 @@ func file_quner_v1_admin_proto_init() {
 		(*TuneResponse_Progress)(nil),
 		(*TuneResponse_Report)(nil),
 	}
-	file_quner_v1_admin_proto_msgTypes[13].OneofWrappers = []any{}
 	file_quner_v1_admin_proto_msgTypes[14].OneofWrappers = []any{}
-	file_quner_v1_admin_proto_msgTypes[17].OneofWrappers = []any{
+	file_quner_v1_admin_proto_msgTypes[15].OneofWrappers = []any{}
+	file_quner_v1_admin_proto_msgTypes[18].OneofWrappers = []any{
 		(*RetuneResponse_Plan)(nil),
 		(*RetuneResponse_Progress)(nil),
 		(*RetuneResponse_Report)(nil),
@@ -2685,7 +2810,7 @@ func file_quner_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quner_v1_admin_proto_rawDesc), len(file_quner_v1_admin_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   30,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -2184,6 +2184,8 @@ type AxisReport struct {
 	Chosen        string                 `protobuf:"bytes,3,opt,name=chosen,proto3" json:"chosen,omitempty"`
 	NextStep      string                 `protobuf:"bytes,4,opt,name=next_step,json=nextStep,proto3" json:"next_step,omitempty"` // uncertified: what is in doubt, and what would settle it
 	Stopped       string                 `protobuf:"bytes,5,opt,name=stopped,proto3" json:"stopped,omitempty"`                   // why it was left as found after its pre-check: it could not pay back; empty: it was not
+	From          string                 `protobuf:"bytes,6,opt,name=from,proto3" json:"from,omitempty"`                         // the state chosen before, from which the search started; empty: it started from nothing
+	Moved         string                 `protobuf:"bytes,7,opt,name=moved,proto3" json:"moved,omitempty"`                       // why it then went on over all states: what is no longer as it was; empty: it did not
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2249,6 +2251,20 @@ func (x *AxisReport) GetNextStep() string {
 func (x *AxisReport) GetStopped() string {
 	if x != nil {
 		return x.Stopped
+	}
+	return ""
+}
+
+func (x *AxisReport) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *AxisReport) GetMoved() string {
+	if x != nil {
+		return x.Moved
 	}
 	return ""
 }
@@ -2639,14 +2655,16 @@ const file_quner_v1_status_proto_rawDesc = "" +
 	"\t_slowdownB\f\n" +
 	"\n" +
 	"_payback_sB\x16\n" +
-	"\x14_slowdown_half_width\"\x89\x01\n" +
+	"\x14_slowdown_half_width\"\xb3\x01\n" +
 	"\n" +
 	"AxisReport\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\averdict\x18\x02 \x01(\tR\averdict\x12\x16\n" +
 	"\x06chosen\x18\x03 \x01(\tR\x06chosen\x12\x1b\n" +
 	"\tnext_step\x18\x04 \x01(\tR\bnextStep\x12\x18\n" +
-	"\astopped\x18\x05 \x01(\tR\astopped\"\xcf\x05\n" +
+	"\astopped\x18\x05 \x01(\tR\astopped\x12\x12\n" +
+	"\x04from\x18\x06 \x01(\tR\x04from\x12\x14\n" +
+	"\x05moved\x18\a \x01(\tR\x05moved\"\xcf\x05\n" +
 	"\vStateReport\x12\x14\n" +
 	"\x05state\x18\x01 \x03(\tR\x05state\x12\x18\n" +
 	"\awindows\x18\x02 \x01(\rR\awindows\x12+\n" +
