@@ -173,7 +173,7 @@ func (d *daemon) Tune(stream grpc.BidiStreamingServer[qunerv1.TuneRequest, quner
 		return err
 	}
 	start := first.GetStart()
-	if err := stream.Send(&qunerv1.TuneResponse{Message: &qunerv1.TuneResponse_Plan{Plan: tunePlan()}}); err != nil || start.GetDryRun() {
+	if err := stream.Send(&qunerv1.TuneResponse{Message: &qunerv1.TuneResponse_Plan{Plan: startFrom(d.verdict, start.GetFresh())}}); err != nil || start.GetDryRun() {
 		return err
 	}
 	d.note("start", "%s apply=%t slowdown=%g", start.GetProfile(), start.GetApply(), start.GetMaxSlowdown())
@@ -241,7 +241,7 @@ func (d *daemon) Retune(r *qunerv1.RetuneRequest, stream grpc.ServerStreamingSer
 	if d.machine == "vm" {
 		return stream.Send(&qunerv1.RetuneResponse{Message: &qunerv1.RetuneResponse_Skipped{Skipped: "the machine is on battery"}})
 	}
-	if err := stream.Send(&qunerv1.RetuneResponse{Message: &qunerv1.RetuneResponse_Plan{Plan: tunePlan()}}); err != nil || r.GetDryRun() {
+	if err := stream.Send(&qunerv1.RetuneResponse{Message: &qunerv1.RetuneResponse_Plan{Plan: startFrom(d.verdict, r.GetFresh())}}); err != nil || r.GetDryRun() {
 		return err
 	}
 	p := &qunerv1.TuneProgress{Window: 1, MaxWindows: 3, State: []string{"300 W"}, Watts: proto.Float64(42.5), Best: "300 W", Voided: "manual profile call"}

@@ -100,7 +100,7 @@ func tunedPoints() []*qunerv1.TunedPoint {
 	return []*qunerv1.TunedPoint{
 		{Id: "a1b2c3", Profile: qunerv1.Profile_PROFILE_TRAINING, Workload: "bert", PowerSource: "ac", Verdict: "interior", Certified: true,
 			Settings:  []*qunerv1.Setting{{Lever: gpuLever, Value: "200000", Unit: "mW"}},
-			Objective: "work-per-joule", Saving: proto.Float64(0.183), SavingHalfWidth: proto.Float64(0.011), Slowdown: proto.Float64(0.06), Windows: 14, SweepEnergyUj: 42_000_000_000,
+			Objective: "work-per-joule", Saving: proto.Float64(0.183), SavingHalfWidth: proto.Float64(0.011), Slowdown: proto.Float64(0.06), SlowdownHalfWidth: proto.Float64(0.004), Windows: 14, SweepEnergyUj: 42_000_000_000,
 			TunedAtUnixNs: time.Now().Add(-50 * time.Hour).UnixNano(), Fits: true, Fingerprint: "3f2a",
 			Revalidate: true, Changed: []string{"kernel: 6.1.0 → 6.8.0"}, Voided: 1, WorkUnit: "run", PaybackS: proto.Float64(840), MaxSlowdown: 0.1,
 			Axes: tuneReport("interior", true).GetAxes(), States: tuneReport("interior", true).GetStates()},

@@ -187,7 +187,7 @@ func (a *app) pointPage(p *qunerv1.TunedPoint) {
 		{heading("on"), text(p.GetPowerSource())},
 		{heading("use"), text(fitWords(p))},
 		{heading("verdict"), text(verdictShort(p.GetVerdict()) + ", " + certified + ", for " + p.GetObjective())},
-		{heading("saving"), text(savingShort(p.Saving, p.SavingHalfWidth, p.Slowdown, orWord(p.GetWorkUnit(), "run")))},
+		{heading("saving"), text(savingShort(p.Saving, p.SavingHalfWidth, p.Slowdown, p.SlowdownHalfWidth, orWord(p.GetWorkUnit(), "run")))},
 		{heading("evidence"), text(evidenceWords(p))},
 		{heading("tuned"), text(ago(p.GetTunedAtUnixNs()))},
 		{heading("host"), text(p.GetFingerprint())},

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"time"
+
 	"google.golang.org/protobuf/proto"
 
 	qunerv1 "github.com/qunerd/quner/api/quner/v1"
@@ -11,8 +13,35 @@ func tunePlan() *qunerv1.TunePlan {
 		Axes: []*qunerv1.TuneAxis{{Name: "gpu", States: []string{"100 W", "200 W", "300 W"}, Found: 2}}}
 }
 
+// startFrom is tunePlan where a point says where to begin: "again" and "moved" are what becomes of that.
+func startFrom(verdict string, fresh bool) *qunerv1.TunePlan {
+	p := tunePlan()
+	if (verdict == "again" || verdict == "moved") && !fresh {
+		p.Prior = priorPoint()
+	}
+	return p
+}
+
+func priorPoint() *qunerv1.PriorPoint {
+	return &qunerv1.PriorPoint{Id: "a1b2c3", ChosenLabels: []string{"200 W"}, Changed: []string{"gpu driver: 550.54.15 → 560.35.03", "kernel: 6.1.0 → 6.8.0"},
+		TunedAtUnixNs: time.Date(2026, 11, 28, 9, 0, 0, 0, time.Local).UnixNano()}
+}
+
 // tuneReport is how a sweep over the caps of a board ends: "interior", or what else becomes of the same three states.
 func tuneReport(verdict string, apply bool) *qunerv1.TuneReport {
+	switch verdict {
+	case "again", "moved":
+		r := tuneReport("interior", apply)
+		r.Prior, r.Axes[0].From = priorPoint(), "200 W"
+		if verdict == "moved" {
+			r.Axes[0].Moved = "225 W against 200 W: watts 8.0 % lower than before"
+		}
+		return r
+	case "near-floor":
+		r := tuneReport("interior", apply)
+		r.Slowdown, r.SlowdownHalfWidth = proto.Float64(0.098), proto.Float64(0.006)
+		return r
+	}
 	state := func(label string, windows uint32, rate, watts, joules, device float64) *qunerv1.StateReport {
 		return &qunerv1.StateReport{
 			Axis: "gpu", State: []string{label}, Windows: windows, WorkPerSecond: &rate, WorkPerSecondHalfWidth: new(rate / 100),
@@ -30,7 +59,7 @@ func tuneReport(verdict string, apply bool) *qunerv1.TuneReport {
 			{Axis: "gpu", State: []string{"275 W"}, SameAs: "300 W", Skipped: "draws what 300 W draws"}, found},
 		Verdict: verdict, Certified: true,
 		Chosen: []*qunerv1.Setting{{Lever: gpuLever, Value: "200000", Unit: "mW"}}, ChosenLabels: []string{"200 W"},
-		Saving: proto.Float64(0.183), SavingHalfWidth: proto.Float64(0.011), Slowdown: proto.Float64(0.06),
+		Saving: proto.Float64(0.183), SavingHalfWidth: proto.Float64(0.011), Slowdown: proto.Float64(0.06), SlowdownHalfWidth: proto.Float64(0.004),
 		Windows: 14, EnergyUj: proto.Int64(42_000_000_000), PaybackS: proto.Float64(840),
 		Applied: apply, Objective: "work-per-joule", MaxSlowdown: 0.1,
 		Principle: "Work per joule tends to peak inside the range, not at its top (EXP-132); ±1.91 % is that experiment's fixed threshold, not this host's confidence interval.",
@@ -40,7 +69,7 @@ func tuneReport(verdict string, apply bool) *qunerv1.TuneReport {
 	}
 	switch verdict {
 	case "one-window": // uncertified, with a window for each state
-		r.Verdict, r.Axes[0].Verdict, r.SavingHalfWidth = "uncertified", "uncertified", nil
+		r.Verdict, r.Axes[0].Verdict, r.SavingHalfWidth, r.SlowdownHalfWidth = "uncertified", "uncertified", nil, nil
 		for _, s := range []*qunerv1.StateReport{slow, best, found} {
 			s.Windows, s.WorkPerSecondHalfWidth, s.WattsHalfWidth, s.JoulesPerWorkHalfWidth = 1, nil, nil, nil
 		}
@@ -52,7 +81,7 @@ func tuneReport(verdict string, apply bool) *qunerv1.TuneReport {
 		}
 		r.Chosen, r.ChosenLabels, r.Axes[0].Chosen, r.MoreWindows = nil, nil, "", 0
 		best.Chosen = false
-		r.Saving, r.SavingHalfWidth, r.Slowdown = new(0.0), new(0.0), new(0.0)
+		r.Saving, r.SavingHalfWidth, r.Slowdown, r.SlowdownHalfWidth = new(0.0), new(0.0), new(0.0), new(0.0)
 	case "no_energy":
 		r.Chosen, r.ChosenLabels, r.Axes[0].Chosen, r.MoreWindows = nil, nil, "", 0
 		best.Chosen = false

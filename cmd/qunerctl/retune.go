@@ -16,7 +16,7 @@ import (
 )
 
 func (a *app) retuneCmd() *cobra.Command {
-	var dryRun bool
+	var r qunerv1.RetuneRequest
 	cmd := &cobra.Command{
 		Use:   "retune",
 		Short: "Find the point at which the machine at rest draws least",
@@ -28,19 +28,20 @@ Nothing is explored while the machine works, on battery, or while an idle point 
 that begins, and a person who wants the machine, end it: the host is put back at once.`,
 		Example: "  sudo qunerctl retune\n  sudo qunerctl retune --dry-run",
 		Args:    noArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return a.retune(cmd.Context(), dryRun) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.retune(cmd.Context(), &r) },
 	}
-	dryRunFlag(cmd, &dryRun)
+	cmd.Flags().BoolVar(&r.Fresh, "fresh", false, "start from nothing, also where a point tuned before an update says where to begin")
+	dryRunFlag(cmd, &r.DryRun)
 	return cmd
 }
 
-func (a *app) retune(ctx context.Context, dryRun bool) error {
+func (a *app) retune(ctx context.Context, r *qunerv1.RetuneRequest) error {
 	c, err := a.admin(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = c.Close() }()
-	stream, err := qunerv1.NewAdminServiceClient(cleanConn{c.Conn()}).Retune(ctx, &qunerv1.RetuneRequest{DryRun: dryRun})
+	stream, err := qunerv1.NewAdminServiceClient(cleanConn{c.Conn()}).Retune(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -81,6 +82,9 @@ func (e *exploration) follow(stream grpc.ServerStreamingClient[qunerv1.RetuneRes
 			return nil, err
 		}
 		last = m
+		if p := m.GetPlan().GetPrior(); p != nil {
+			e.line.step("starts from %s", priorWords(p))
+		}
 		if p := m.GetProgress(); p != nil {
 			e.window(p)
 		}
@@ -119,10 +123,11 @@ func (a *app) restPage(r *qunerv1.TuneReport) {
 		a.out.para("", plain, "At rest the levers make no difference here: the idle profile keeps its cautious default.")
 	case r.GetCertified():
 		a.out.para("", plain, "At rest "+strings.Join(r.GetChosenLabels(), ", ")+" draws least: "+
-			strings.Replace(savingShort(r.Saving, r.SavingHalfWidth, nil, "second"), "joules per second", "watts", 1)+", certified.")
+			strings.Replace(savingShort(r.Saving, r.SavingHalfWidth, nil, nil, "second"), "joules per second", "watts", 1)+", certified.")
 	default:
 		a.out.para("", plain, verdictWords(r))
 	}
+	a.startedFrom(r)
 	kept := "Nothing is kept; the host was put back as found."
 	if r.GetApplied() {
 		kept = "That holds for the idle profile for 30 days."

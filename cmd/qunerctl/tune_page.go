@@ -16,6 +16,9 @@ const chartWidth = 40
 
 // planPage tells what a sweep will try.
 func (s *screen) planPage(p *qunerv1.TunePlan) {
+	if prior := p.GetPrior(); prior != nil {
+		s.para("starts from: ", plain, priorWords(prior))
+	}
 	for _, axis := range p.GetAxes() {
 		states := slices.Clone(axis.GetStates())
 		if i := int(axis.GetFound()); i < len(states) {
@@ -60,6 +63,7 @@ func (a *app) tunePage(r *qunerv1.TuneReport, f *tuneFlags, args []string) {
 			a.out.para("  "+axis.GetName()+": ", plain, verdictShort(axis.GetVerdict()))
 		}
 	}
+	a.startedFrom(r)
 	a.outcome(r, joulesKnown)
 	if r.GetNote() != "" {
 		a.out.para("", plain, r.GetNote())
@@ -89,6 +93,9 @@ func (a *app) outcome(r *qunerv1.TuneReport, joulesKnown bool) {
 	}
 	a.out.printf("\n%s %s\n", a.out.style(bold, name), a.out.style(look, strings.Join(labels, ", ")))
 	a.out.para("", plain, quoteLine(r)+".")
+	if doubt := speedDoubt(r); doubt != "" {
+		a.out.para("", plain, doubt)
+	}
 }
 
 // quoteLine is what a sweep has brought and what it has cost, in the one line that people quote.
@@ -102,7 +109,7 @@ func quoteLine(r *qunerv1.TuneReport) string {
 	case len(r.GetChosenLabels()) == 0:
 		return "Nothing was chosen" + costWords(r, "; the sweep cost ")
 	case !asFound(r):
-		saved = strings.Replace(savingShort(r.Saving, r.SavingHalfWidth, r.Slowdown, unitOf(r)), "saving", "Saving", 1) + ", " + certified
+		saved = strings.Replace(savingShort(r.Saving, r.SavingHalfWidth, r.Slowdown, r.SlowdownHalfWidth, unitOf(r)), "saving", "Saving", 1) + ", " + certified
 	case r.GetCertified():
 		saved = "That is the state found: there is nothing to save, " + certified
 	default:

@@ -92,14 +92,19 @@ func stoppedWords(r *qunerv1.TuneReport) string {
 	return "It is not worth the search: " + why + ". --force searches all the same."
 }
 
-// savingShort is the sentence people will quote. A saving whose interval is not known is none yet.
-func savingShort(saving, half, slowdown *float64, per string) string {
+// savingShort is the sentence people will quote. A saving whose interval is not known is none yet. The speed's own interval
+// is told unless it would read ± 0.0 %.
+func savingShort(saving, half, slowdown, slowdownHalf *float64, per string) string {
 	if saving == nil || half == nil {
 		return "saving not known yet"
 	}
 	s := fmt.Sprintf("%s ± %s joules per %s", change(-*saving), percent(*half), per)
 	if slowdown != nil {
-		s += " at " + change(-*slowdown) + " speed"
+		s += " at " + change(-*slowdown)
+		if slowdownHalf != nil && *slowdownHalf >= negligible {
+			s += " ± " + percent(*slowdownHalf)
+		}
+		s += " speed"
 	}
 	return s
 }
