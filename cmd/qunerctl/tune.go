@@ -81,26 +81,32 @@ difference; a best state that is not certified, or that nothing measured, is 1.`
 	flags.StringVar(&f.profile, "profile", "training", "profile to tune: training or idle")
 	flags.StringVar(&f.start.Workload, "workload", "", "`NAME` under which the point is cached; default: any workload of the profile")
 	flags.BoolVar(&f.start.Apply, "apply", false, "keep and cache the point found")
-	flags.StringVar(&f.start.Objective, "objective", "work-per-joule", "work-per-joule, work-per-second or edp")
-	flags.Float64Var(&f.maxSlowdown, "max-slowdown", 0.10, "greatest loss of speed allowed, from 0 to less than 1")
-	flags.BoolVar(&f.start.NoGpu, "no-gpu", false, "leave the GPU levers alone")
-	flags.BoolVar(&f.start.NoCpu, "no-cpu", false, "leave the CPU levers alone")
-	flags.Uint32Var(&f.start.MaxWindows, "max-windows", 0, "measure at most `N` times; 0: qunerd's budget")
-	flags.Var(&f.budget, "budget", "measure for at most about this long; without it the windows alone bound the sweep")
 	flags.IntVar(&f.workFD, "work-fd", 0, "the work is the numbers that COMMAND writes, one a line, to descriptor `N`: 1, or 3 to 99")
 	flags.StringVar(&f.unit, "unit", "", "what those numbers count, `WORD`, in the singular (default \"unit\")")
-	flags.BoolVar(&f.start.Force, "force", false, "also while others train")
-	flags.BoolVar(&f.start.Fresh, "fresh", false, "start from nothing, also where a point tuned before an update says where to begin")
 	flags.Var(&f.runTimeout, "run-timeout", "end a run of COMMAND that hangs")
 	flags.StringVar(&f.as, "as", "", "run COMMAND as `root` although sudo was used")
 	flags.StringVar(&f.plot, "plot", "", "draw the curve into `FILE`, .svg or .png; only such a curve is overwritten, with --force anything")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "show COMMAND's output")
+	f.searchFlags(cmd)
 	f.attachFlags(cmd)
 	dryRunFlag(cmd, &f.start.DryRun)
 	oneOf(cmd, "profile", profiles()...)
 	oneOf(cmd, "objective", objectives()...)
 	oneOf(cmd, "as", "root")
 	return cmd
+}
+
+// searchFlags are those that say what to look for, and how long.
+func (f *tuneFlags) searchFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.start.Objective, "objective", "work-per-joule", "work-per-joule, work-per-second or edp")
+	flags.Float64Var(&f.maxSlowdown, "max-slowdown", 0.10, "greatest loss of speed allowed, from 0 to less than 1")
+	flags.BoolVar(&f.start.NoGpu, "no-gpu", false, "leave the GPU levers alone")
+	flags.BoolVar(&f.start.NoCpu, "no-cpu", false, "leave the CPU levers alone")
+	flags.Uint32Var(&f.start.MaxWindows, "max-windows", 0, "measure at most `N` times; 0: qunerd's budget")
+	flags.Var(&f.budget, "budget", "measure for at most about this long; without it the windows alone bound the sweep")
+	flags.BoolVar(&f.start.Force, "force", false, "also while others train")
+	flags.BoolVar(&f.start.Fresh, "fresh", false, "start from nothing, also where a point tuned before an update says where to begin")
 }
 
 func objectives() []string { return []string{"work-per-joule", "work-per-second", "edp"} }

@@ -111,8 +111,10 @@ func (o Objective) cost(rate, watts float64) float64 {
 
 // Options say what to look for and how long. The zero value of a field takes the default named beside it.
 type Options struct {
-	Objective   Objective
-	MaxSlowdown float64       // 0.10: the least work/s allowed is (1 − MaxSlowdown) × the state found; negative: no slowdown at all
+	Objective Objective
+	// MaxSlowdown: 0.10; the least work/s allowed is (1 − MaxSlowdown) × the state found; negative: no slowdown at all. It goes by
+	// the estimate, within half a standard error; where the choice hangs on it, a state near it is measured again.
+	MaxSlowdown float64
 	AllowRaise  bool          // also try states above the one found
 	MaxWindows  int           // 40 per axis: windows in all, voided ones included
 	Budget      time.Duration // none: time in all; no trial is begun that would end after it, going by the longest one so far
