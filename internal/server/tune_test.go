@@ -54,7 +54,7 @@ func theReport() daemon.TuneReport {
 		Plan: twoStates, Energy: 3 * unit.Kilojoule, Applied: true, Note: "kept",
 		Voids:     []daemon.VoidCount{{Why: daemon.VoidLoad, Windows: 1, Last: "pid 7 (\x1b[2J) is at work"}},
 		Unwatched: []string{"gpu/0000:03:00.0"},
-		Chosen: levers.NewPoint(levers.Setting{Lever: "nvml/GPU-1", Value: "100000"}),
+		Chosen:    levers.NewPoint(levers.Setting{Lever: "nvml/GPU-1", Value: "100000"}),
 		Result: tune.Result{
 			Objective: tune.WorkPerJoule, Principle: tune.Principle, Chosen: []int{0}, Windows: 5, Voided: 1, Payback: 900,
 			Saved: tune.Interval{Value: 0.5, Low: 0.48, High: 0.53}, Slowdown: tune.Interval{Value: 0.04, Low: 0.03, High: 0.05},
