@@ -21,7 +21,8 @@ type sentry struct {
 	resident map[identity]bool
 	own      map[identity]bool     // known to be the workload's
 	seen     bool                  // the workload has been on a board by a process of its own
-	rest     map[string]unit.Power // by board, the least that it drew while a state settled
+	rest     map[string]unit.Power // by board, the least that it drew while a state settled, after work
+	settles  int
 }
 
 // identity is a process, whatever becomes of its number.
@@ -139,6 +140,7 @@ func (s *sentry) settled(ctx context.Context, over time.Duration) (void, error) 
 	if err := sleep(ctx, over-over/2); err != nil {
 		return void{}, err
 	}
+	s.settles++
 	var found void
 	for i, g := range boards {
 		e, at, err := g.Energy(ctx)
@@ -152,12 +154,20 @@ func (s *sentry) settled(ctx context.Context, over time.Duration) (void, error) 
 	return found, nil
 }
 
-// restLeast is how much more a board may draw while the workload does not run than at its quietest moment in the sweep;
-// where a board is larger it is foreignShare of its highest cap, for clocks that stay up after work.
-const restLeast = 15 * unit.Watt
+// restLeast and restShare are how much more a board may draw while the workload does not run than at the quietest such moment
+// in the sweep: the share is of its highest cap. Boards keep their clocks up for seconds after work, and do not always do so
+// for equally long.
+const (
+	restLeast = 25 * unit.Watt
+	restShare = 0.3
+)
 
-// drawn judges what a board drew at rest.
+// drawn judges what a board drew at rest. Before the first window it has not worked, and its clocks are lower than they will
+// be again.
 func (s *sentry) drawn(ctx context.Context, g *host.GPU, p unit.Power) void {
+	if s.settles < 2 {
+		return void{}
+	}
 	uuid := g.Info().UUID
 	least, known := s.rest[uuid]
 	if !known || p < least {
@@ -165,7 +175,7 @@ func (s *sentry) drawn(ctx context.Context, g *host.GPU, p unit.Power) void {
 	}
 	slack := restLeast
 	if _, hi, err := g.LimitRange(); err == nil {
-		slack = max(slack, unit.FromWatts(foreignShare*hi.Watts()))
+		slack = max(slack, unit.FromWatts(restShare*hi.Watts()))
 	}
 	if !known || p <= least+slack {
 		return void{}

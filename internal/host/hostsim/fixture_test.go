@@ -151,7 +151,7 @@ func TestTakeUp(t *testing.T) {
 		mustForeign(t, first, "gpu0/limit_mw", "200000")
 		first.SetLoad("gpu0", 1)
 		time.Sleep(100 * time.Second)
-		if err := first.attend(true); err != nil {
+		if err := first.attend(true, false); err != nil {
 			t.Fatal(err)
 		}
 		counter, err := first.Host().Sys.ReadUint(packageCounter)

@@ -147,7 +147,7 @@ func TestWrittenTogether(t *testing.T) {
 			}
 		}
 	}
-	if err := s.attend(true); err != nil {
+	if err := s.attend(true, false); err != nil {
 		t.Fatal(err)
 	}
 	if !maps.Equal(s.Settings(), found) {

@@ -1,6 +1,7 @@
 package hostsim
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -38,7 +39,6 @@ func (s *Sim) Spawn(p Process) (end func()) {
 	if err != nil {
 		panic(err)
 	}
-	s.processes[p.PID] = p
 	var l *load
 	if p.Device != "" {
 		d, err := s.fix.device(p.Device)
@@ -56,16 +56,103 @@ func (s *Sim) Spawn(p Process) (end func()) {
 			s.end(l, s.now())
 			s.stir()
 		}
-		delete(s.processes, p.PID)
 		_ = os.RemoveAll(filepath.Join(s.dir, dir)) // a directory that has gone has nobody to read it
 	}
 }
 
-// isProcess reports whether a name of the tree is of a process that Spawn has started.
+// isProcess reports whether a name of the tree is of a process that runs on the machine, and not of the fixture.
 func (s *Sim) isProcess(name string) bool {
-	pid, ok := strings.CutPrefix(name, "proc/")
-	pid, _, _ = strings.Cut(pid, "/")
-	n, err := strconv.Atoi(pid)
-	_, spawned := s.processes[n]
-	return ok && err == nil && spawned
+	rest, ok := strings.CutPrefix(name, "proc/")
+	pid, _, _ := strings.Cut(rest, "/")
+	if _, err := strconv.Atoi(pid); !ok || err != nil {
+		return false
+	}
+	for file := range s.fix.files {
+		if strings.HasPrefix(file, "proc/"+pid+"/") {
+			return false
+		}
+	}
+	return true
+}
+
+// deepest is how many generations above it a process is shown with.
+const deepest = 64
+
+// lineage is a process of the real machine and those above it, up to the first.
+func lineage(pid int) []int {
+	var all []int
+	for pid > 1 && len(all) < deepest {
+		all = append(all, pid)
+		stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+		if err != nil {
+			break
+		}
+		// The parent is the second field after the name, which stands in parentheses and may hold any.
+		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+		if len(fields) < 2 {
+			break
+		}
+		if pid, err = strconv.Atoi(fields[1]); err != nil {
+			break
+		}
+	}
+	return all
+}
+
+// showProcesses shows the real processes that put load on the machine, and those above them, in its /proc, so that one can
+// tell whose they are; those that have ended are taken out, and at the end all.
+func (s *Sim) showProcesses(last bool) error {
+	for pid := range s.mirrored {
+		if !last && !isDead(pid) {
+			continue
+		}
+		delete(s.mirrored, pid)
+		if err := os.RemoveAll(filepath.Join(s.dir, "host/proc", strconv.Itoa(pid))); err != nil {
+			return err
+		}
+	}
+	for _, f := range s.files {
+		for _, pid := range f.lineage {
+			if s.mirrored[pid] || last {
+				continue
+			}
+			if err := s.mirror(pid); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// mirror copies what the kernel says of a process. One that has ended meanwhile is left out.
+func (s *Sim) mirror(pid int) error {
+	n := strconv.Itoa(pid)
+	for _, file := range []string{"stat", "status"} {
+		data, err := os.ReadFile(filepath.Join("/proc", n, file))
+		if err != nil {
+			return nil //nolint:nilerr // it has ended
+		}
+		if err := os.MkdirAll(filepath.Join(s.dir, "host/proc", n), 0o755); err != nil {
+			return err
+		}
+		if err := replace(s.dir, filepath.Join("host/proc", n, file), data); err != nil {
+			return err
+		}
+		s.mirrored[pid] = true
+	}
+	return nil
+}
+
+// forgetProcesses takes out what another run of the machine, which was killed, has left of processes.
+func (s *Sim) forgetProcesses() error {
+	entries, err := os.ReadDir(filepath.Join(s.dir, "host/proc"))
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if name := filepath.Join("proc", e.Name()); s.isProcess(name) {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(s.dir, "host", name)))
+		}
+	}
+	return err
 }

@@ -30,16 +30,21 @@ type loadFile struct {
 	load *load
 	info os.FileInfo
 	from int64 // as the file says
+
+	lineage []int // of its process
 }
 
 // Run lets other processes take part until the context ends: it takes up their loads, tells them their rates, writes
 // counters for them to read, and lets them write settings. Its error is that of a directory that cannot be written.
 func (s *Sim) Run(ctx context.Context) error {
+	if err := s.forgetProcesses(); err != nil {
+		return fmt.Errorf("simulated host %s: %w", s.fix.Name(), err)
+	}
 	ticker := time.NewTicker(scanPeriod)
 	defer ticker.Stop()
 	for n := 0; ; n++ {
 		last := ctx.Err() != nil // the tree is to stand at what it came to
-		if err := s.attend(last || n%int(showPeriod/scanPeriod) == 0); err != nil {
+		if err := s.attend(n%int(showPeriod/scanPeriod) == 0, last); err != nil {
 			return fmt.Errorf("simulated host %s: %w", s.fix.Name(), err)
 		}
 		if last {
@@ -52,8 +57,9 @@ func (s *Sim) Run(ctx context.Context) error {
 	}
 }
 
-// attend looks after other processes once; show is whether counters are due too.
-func (s *Sim) attend(show bool) error {
+// attend looks after other processes once; show is whether counters are due too, last whether it is the last time.
+func (s *Sim) attend(show, last bool) error {
+	show = show || last
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	news, err := s.scanLoads(show)
@@ -62,6 +68,11 @@ func (s *Sim) attend(show bool) error {
 	}
 	if news {
 		s.stir()
+	}
+	if news || show {
+		if err := s.showProcesses(last); err != nil {
+			return err
+		}
 	}
 	if show {
 		if err := s.takeSettings(); err != nil {
@@ -137,7 +148,7 @@ func (s *Sim) readLoad(name string, info os.FileInfo) bool {
 		f = nil
 	}
 	if f == nil {
-		f = &loadFile{from: r.from, load: &load{name: name, device: device, share: r.share, from: since(r.from), to: never, pid: r.pid}}
+		f = &loadFile{from: r.from, lineage: lineage(r.pid), load: &load{name: name, device: device, share: r.share, from: since(r.from), to: never, pid: r.pid}}
 		s.begin(f.load)
 		s.files[name] = f
 	}

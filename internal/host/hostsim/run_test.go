@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"os/exec"
@@ -123,7 +124,7 @@ func TestALoadFileUnderTheNameOfAnother(t *testing.T) {
 		if err := replace(s.Dir(), filepath.Join(loadDir, "7.1"), []byte(r.text())); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.attend(false); err != nil {
+		if err := s.attend(false, false); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -155,11 +156,19 @@ func TestKilledProcess(t *testing.T) {
 	if err != nil || len(pids) != 1 || pids[0] != cmd.Process.Pid {
 		t.Errorf("processes %v (%v), want %d", pids, err, cmd.Process.Pid)
 	}
+	who, err := s.Host().Process(cmd.Process.Pid)
+	if err != nil || who.Parent != os.Getpid() || who.UID != uint32(os.Getuid()) {
+		t.Errorf("the process in the machine's /proc: %+v, %v", who, err)
+	}
+	if mine, err := s.Host().Process(os.Getpid()); err != nil || mine.Parent != os.Getppid() {
+		t.Errorf("its parent: %+v, %v", mine, err)
+	}
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	// Nobody has waited for it yet, and still it is dead.
 	waitFor(t, "end of the load", func() bool { return s.Rate("gpu0") == 0 && loadsLeft(t, s) == 0 })
+	waitFor(t, "end of what /proc says of it", func() bool { _, err := s.Host().Process(cmd.Process.Pid); return errors.Is(err, fs.ErrNotExist) })
 	if err := cmd.Wait(); err == nil {
 		t.Error("a killed process has succeeded")
 	}

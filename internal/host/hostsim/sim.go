@@ -44,7 +44,7 @@ type Sim struct {
 	attached  int             // how often the vendor's library is initialised
 	library   []*load         // what it holds its boards awake with
 	hot       [][]stretch     // by device: when heat slowed it down
-	processes map[int]Process
+	mirrored  map[int]bool    // real processes that are shown in its /proc
 	faultState
 }
 
@@ -66,7 +66,7 @@ func New(dir string, f Fixture, o Options) (*Sim, error) {
 		line:     timeline{parts: p, sums: make([]sum, p.count())},
 		settings: map[string]string{}, began: map[string]string{}, shown: map[string]string{}, highest: map[string]unit.Energy{},
 		canonical: map[string]string{}, files: map[string]*loadFile{}, changed: make(chan struct{}),
-		offline: map[string]bool{}, processes: map[int]Process{},
+		offline: map[string]bool{}, mirrored: map[int]bool{},
 		faultState: faultState{touched: map[string]*touches{}},
 	}
 	s.hot = make([][]stretch, 1+len(f.curves))

@@ -135,7 +135,7 @@ func TestSleepTakenUp(t *testing.T) {
 		first := newSim(t, fixture(t, "laptop"))
 		first.SetLoad("gpu0", 1)
 		time.Sleep(time.Second)
-		if err := first.attend(true); err != nil {
+		if err := first.attend(true, false); err != nil {
 			t.Fatal(err)
 		}
 		second, err := Open(first.Dir(), Options{})
