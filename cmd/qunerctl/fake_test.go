@@ -164,6 +164,9 @@ func (d *daemon) Tune(stream grpc.BidiStreamingServer[qunerv1.TuneRequest, quner
 		return d.deny
 	}
 	defer func() {
+		if errors.Is(err, io.EOF) {
+			err = status.Error(codes.Canceled, "tune: the caller has ended the sweep")
+		}
 		if err != nil || stream.Context().Err() != nil {
 			d.note("put-back", "%v", err)
 		}

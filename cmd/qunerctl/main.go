@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/qunerd/quner/api/client"
@@ -33,6 +34,9 @@ type app struct {
 
 // run is the whole command; it returns the exit status.
 func run(args []string, in io.Reader, out, errOut *os.File) int {
+	if slices.Equal(args, []string{guardVerb}) { // no verb: nobody types it, and no page lists it
+		return keepGuard(in)
+	}
 	a := &app{in: in, out: newScreen(out), err: newScreen(errOut), args: args, self: calledAs(os.Args[0]), superuser: os.Geteuid() == 0, units: unitDirs()}
 	ctx, stop := signal.NotifyContext(context.Background(), heeded(syscall.SIGINT, syscall.SIGTERM)...)
 	defer stop()

@@ -49,9 +49,8 @@ func (a *app) retune(ctx context.Context, r *qunerv1.RetuneRequest) error {
 	last, err := e.follow(stream)
 	e.line.clear()
 	switch {
-	case ctx.Err() != nil:
-		return &failure{error: errors.New("interrupted: qunerd puts the host back as found"), code: exitInterrupted,
-			hint: "qunerctl status shows it"}
+	case err != nil && ctx.Err() != nil:
+		return interrupted("interrupted: qunerd puts the host back as it was before")
 	case err != nil:
 		return err
 	case a.json:

@@ -6,8 +6,14 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	qunerv1 "github.com/qunerd/quner/api/quner/v1"
 )
@@ -83,9 +89,51 @@ func (s *sweep) run(ctx context.Context, start *qunerv1.TuneStart) error {
 		case <-beat.C:
 			s.beat(running)
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			ending := running
+			running = nil
+			return s.callOff(messages, ending)
 		}
 	}
+}
+
+// answerWithin is in which time the daemon has put the host back, or something is wrong with it.
+const answerWithin = 20 * time.Second
+
+// callOff ends the sweep for a person who has pressed Ctrl-C, and waits until the daemon has put the host back, so that it
+// is the truth that is told. A sweep that was over by then is no error: its report holds.
+func (s *sweep) callOff(messages <-chan heard, running *runningWork) error {
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, heeded(syscall.SIGINT, syscall.SIGTERM)...)
+	defer signal.Stop(again)
+	_ = s.stream.CloseSend() // a stream that is gone says so below
+	s.line.show("interrupted: qunerd puts the host back …")
+	running.stop()
+	late := time.After(answerWithin)
+	for {
+		select {
+		case h := <-messages:
+			switch {
+			case h.err == nil:
+				if r := h.message.GetReport(); r != nil {
+					s.report = r
+				}
+			case errors.Is(h.err, io.EOF) && s.report != nil:
+				return nil
+			case errors.Is(h.err, io.EOF) || status.Code(h.err) == codes.Canceled:
+				return interrupted("interrupted: the host is back as it was before the sweep")
+			default:
+				return h.err
+			}
+		case <-again:
+			return interrupted("interrupted: qunerd puts the host back as it was before the sweep, which was not waited for")
+		case <-late:
+			return interrupted("interrupted: qunerd is to put the host back as it was before the sweep, but has not answered yet")
+		}
+	}
+}
+
+func interrupted(words string) error {
+	return &failure{error: errors.New(words), code: exitInterrupted, hint: "qunerctl status shows it"}
 }
 
 func (s *sweep) listen(to chan<- heard, over <-chan struct{}) {

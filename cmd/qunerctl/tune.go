@@ -68,7 +68,10 @@ state and those beside it, and goes on to others only where these are not to eac
 what they were. That takes about a third fewer windows. --fresh searches all states.
 
 Without --apply the host is put back as found; with it the best point is kept and
-cached for its profile. Ctrl-C, and a command that fails, put the host back at once.
+cached for its profile. Ctrl-C, and a command that fails, put the host back at once;
+after Ctrl-C qunerctl waits until that is done (a second one does not), and only where
+the sweep was over already is its point kept. COMMAND ends with qunerctl, even if that
+is killed.
 
 With --apply the exit status is 0 only if a point is in force, or if the levers make no
 difference; a best state that is not certified, or that nothing measured, is 1.`,
@@ -191,14 +194,19 @@ func (a *app) tune(cmd *cobra.Command, f *tuneFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(cmd.Context())
-	defer cancel(nil)
+	defer work.end()
+	ctx := cmd.Context()
 	c, err := a.admin(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = c.Close() }()
-	stream, err := qunerv1.NewAdminServiceClient(cleanConn{c.Conn()}).Tune(ctx)
+	// The stream outlives Ctrl-C, for the daemon's answer to it.
+	whole, drop := context.WithCancel(context.WithoutCancel(ctx))
+	defer drop()
+	hasty := context.AfterFunc(ctx, drop)
+	stream, err := qunerv1.NewAdminServiceClient(cleanConn{c.Conn()}).Tune(whole)
+	hasty()
 	if err != nil {
 		return err
 	}
@@ -206,11 +214,7 @@ func (a *app) tune(cmd *cobra.Command, f *tuneFlags, args []string) error {
 		dryRun: f.start.GetDryRun(), unit: f.unitNow(), serves: f.attach}
 	err = sweep.run(ctx, &f.start)
 	sweep.line.clear()
-	switch {
-	case ctx.Err() != nil:
-		return &failure{error: errors.New("interrupted: qunerd puts the host back as found"), code: exitInterrupted,
-			hint: "qunerctl status shows it"}
-	case err != nil:
+	if err != nil {
 		return err
 	}
 	return a.tuned(sweep, f, args)

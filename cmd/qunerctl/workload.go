@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,7 +31,12 @@ type workload struct {
 	timeout time.Duration
 	show    io.Writer // gets the output too; nil: nobody
 	workFD  int       // the descriptor that each run writes its work to; 0: the work is the run
+
+	guard *guard // of its runs, from the first on
 }
+
+// end lets the guard go. No run is under way.
+func (w *workload) end() { w.guard.end() }
 
 // runDone is the answer to one request to run.
 type runDone struct {
@@ -132,7 +138,7 @@ func (r *runningWork) stop() {
 	}
 }
 
-// once runs the command once, in a process group of its own: the terminal's Ctrl-C reaches it only through here, with
+// once runs the command once, in the process group of its guard: the terminal's Ctrl-C reaches it only through here, with
 // all its children. It returns the work done, and of a run that failed the end of its output.
 func (w *workload) once(ctx context.Context) (work float64, tail string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, w.timeout, fmt.Errorf("a run took longer than %s (--run-timeout)", shortDuration(w.timeout)))
@@ -149,9 +155,13 @@ func (w *workload) once(ctx context.Context) (work float64, tail string, err err
 			return 0, "", err
 		}
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if w.guard == nil {
+		w.guard = startGuard()
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: w.guard.group()}
 	w.as.apply(cmd)
-	cmd.Cancel = func() error { return signalGroup(cmd.Process.Pid, syscall.SIGTERM) }
+	group := func() int { return cmp.Or(w.guard.group(), cmd.Process.Pid) }
+	cmd.Cancel = func() error { return signalGroup(group(), syscall.SIGTERM) }
 	cmd.WaitDelay = killGrace
 	err = cmd.Start()
 	numbers.started()
@@ -160,7 +170,9 @@ func (w *workload) once(ctx context.Context) (work float64, tail string, err err
 	}
 	work, wrong := numbers.end()
 	if cmd.Process != nil && ctx.Err() != nil {
-		_ = signalGroup(cmd.Process.Pid, syscall.SIGKILL) // what ignored the request, and children left behind
+		_ = signalGroup(group(), syscall.SIGKILL) // what ignored the request, children left behind, and the guard
+		w.guard.end()
+		w.guard = nil
 	}
 	switch {
 	case ctx.Err() != nil:

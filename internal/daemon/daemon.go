@@ -25,6 +25,7 @@ var (
 	ErrStopped = errors.New("the daemon is stopping")
 	ErrVoided  = errors.New("windows do not count")
 	ErrPanic   = errors.New("internal error; the daemon's log has the details")
+	ErrNotBack = errors.New("the host is not back as it was before the sweep")
 	ErrNoLever = errors.New("neither a lever nor a kind of lever on this host")
 )
 

@@ -296,6 +296,9 @@ func (t *sweep) end(ctx context.Context, r *TuneReport) error {
 		}
 		_, err := t.d.apply(ctx, s, t.spec.Caller.author(t.call+", at its end"))
 		t.d.publish(s)
+		if err != nil && (r == nil || off != nil) {
+			err = fmt.Errorf("%w: %w", ErrNotBack, err)
+		}
 		return errors.Join(off, stored, err)
 	})
 	if errors.Is(err, ErrStopped) {

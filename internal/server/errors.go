@@ -34,6 +34,7 @@ func codeOf(err error) codes.Code {
 		code codes.Code
 	}{
 		{errPanic, codes.Internal},
+		{daemon.ErrNotBack, codes.Internal}, // whatever else has happened
 		{errDenied, codes.PermissionDenied}, // its only source
 		{errUnlisted, codes.Unimplemented},
 		{errTooMany, codes.ResourceExhausted},
