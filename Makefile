@@ -27,12 +27,6 @@ FUZZTIME   ?= 5s
 FUZZBUDGET ?= 60s
 FUZZSEED   ?= $(shell date +%j)
 
-# The tests simulate machines whose /sys is a tree of files, and journals that
-# are synced: in memory, where there is room and programs may run, they take a
-# third of the time. What Go builds stays on the disk.
-IN_MEMORY = $(shell d=$$(mktemp -d /dev/shm/quner.XXXXXX 2>/dev/null) || exit 0; \
-	cp /bin/true $$d/true && $$d/true && echo TMPDIR=/dev/shm GOTMPDIR=$${TMPDIR:-/tmp}; rm -rf $$d)
-
 .PHONY: help
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,8 +50,9 @@ demo: build ## the whole journey on a simulated workstation, unprivileged, nothi
 	bash test/demo/demo.sh
 
 .PHONY: test
-test: ## all tests that need no root and no VM, with the race detector
-	$(IN_MEMORY) $(GO) test -race ./...
+test: ## all tests that need no root and no VM, with the race detector; those of crashes once more without it, where they try more
+	@bash test/in-memory.sh $(GO) test -race ./...
+	@bash test/in-memory.sh $(GO) test -run 'Crash|Real' ./internal/levers ./test/crash
 
 .PHONY: crash
 crash: ## end the daemon at every write boundary there is, then restore (CRASH_HOSTS='workstation|amd': only on these)

@@ -128,7 +128,7 @@ func startDaemon(t *testing.T, bin, name, dir string) {
 func runCtl(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("qunerctl", args...)
-	cmd.Env = append(os.Environ(), "QUNER_SOCKET="+dir)
+	cmd.Env = append(os.Environ(), "QUNER_SOCKET="+dir, noRaceSleep)
 	out, err := cmd.CombinedOutput()
 	if _, exited := err.(*exec.ExitError); err != nil && !exited { //nolint:errorlint // of this very call
 		t.Fatal(err)

@@ -21,6 +21,10 @@ import (
 
 var update = flag.Bool("update", false, "write the pages of testdata anew")
 
+// noRaceSleep is for the environment of programs with the race detector: by default each waits a second for reports at
+// its end.
+const noRaceSleep = "GORACE=atexit_sleep_ms=0"
+
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"qunerctl": main})
 }
@@ -34,7 +38,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("QUNER_SOCKET", filepath.Join(env.WorkDir, "run"))
 			env.Setenv("SUDO_UID", "")
-			env.Setenv("GORACE", "atexit_sleep_ms=0") // by default each program waits a second for reports at its end
+			env.Vars = append(env.Vars, noRaceSleep)
 			running := &runningDaemon{stop: func() {}}
 			env.Values["daemon"] = running
 			env.Defer(func() { running.stop() })

@@ -72,7 +72,7 @@ func watched(t *testing.T, d *daemon) *terminal {
 		t.Fatal(err)
 	}
 	x.cmd = exec.Command(program, "status", "--watch")
-	x.cmd.Env = append(os.Environ(), "QUNER_SOCKET="+d.dir, "TERM=xterm")
+	x.cmd.Env = append(os.Environ(), "QUNER_SOCKET="+d.dir, "TERM=xterm", noRaceSleep)
 	x.cmd.Stdin, x.cmd.Stdout, x.cmd.Stderr = slave, slave, slave
 	x.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := x.cmd.Start(); err != nil {

@@ -124,8 +124,8 @@ func TestCrashAtEveryBoundary(t *testing.T) {
 // leaves it as found, or the test ends.
 func crashes(t *testing.T, name string, n int, torn bool, found string) {
 	var s *hostsim.Sim
-	for k := 1; k <= n; k++ {
-		if k%16 == 1 {
+	for i, k := 0, 1; k <= n; i, k = i+1, k+every {
+		if i%16 == 0 {
 			s = simulated(t, name)
 		}
 		at := s.Boundaries() + k
@@ -139,7 +139,7 @@ func crashes(t *testing.T, name string, n int, torn bool, found string) {
 			return
 		}
 		// Each boundary of the restore has a crash of its own too, after every fourth of those of the life.
-		recovered(t, s, k, torn && k%4 == 0, found)
+		recovered(t, s, k, torn && i%4 == 3, found)
 	}
 }
 
