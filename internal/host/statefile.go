@@ -7,12 +7,14 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 )
 
 // StateFile is a file of the state directory that is always either a whole valid one or not there: what cannot be
-// trusted is set aside under another name, never deleted and never built upon.
+// trusted is set aside under another name and never built upon; of those a few are kept, see PruneAside.
 type StateFile struct {
 	Dir    Dir
 	Name   string
@@ -43,8 +45,38 @@ func (f StateFile) Load(decode func([]byte) error) error {
 		if err := f.Dir.Rename(name, aside); err != nil {
 			return err
 		}
+		PruneAside(f.Dir, f.Name+".corrupt-", nil, f.Log)
 	}
 	return nil
+}
+
+// How many files of one name are kept that were set aside: those that came first tell most of what went wrong, and the
+// newest what does now.
+const (
+	oldestAside = 3
+	newestAside = 2
+)
+
+// PruneAside removes files that were set aside, but for the oldest three, the newest two and those that keep, which may be
+// nil, wants. Names begin with prefix and go on with when that was, so that they sort by age. What cannot be removed is
+// logged.
+func PruneAside(dir Dir, prefix string, keep func(name string) bool, log *slog.Logger) {
+	names, err := dir.List("")
+	if err != nil {
+		log.Warn("files set aside cannot be counted", "directory", dir.Path(), "err", err)
+		return
+	}
+	aside := slices.DeleteFunc(names, func(n string) bool { return !strings.HasPrefix(n, prefix) })
+	for i, name := range aside {
+		if i < oldestAside || i >= len(aside)-newestAside || keep != nil && keep(name) {
+			continue
+		}
+		if err := dir.Remove(name); err != nil {
+			log.Warn("file set aside is not removed", "file", dir.File(name), "err", err)
+			continue
+		}
+		log.Info("file set aside is removed: there are enough", "file", dir.File(name), "oldest", oldestAside, "newest", newestAside)
+	}
 }
 
 // read returns a file that root, or this process's own user in a simulation, wrote and nobody else may.

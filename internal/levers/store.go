@@ -129,6 +129,8 @@ func setAside(h *host.Host, s stored, log *slog.Logger) error {
 		log.Info("journal of quner's predecessor set aside", "file", h.Var.File(to))
 		return nil
 	}
+	// One of this boot may hold the values that this host had: it is a person's to remove.
+	host.PruneAside(h.Var, corruptFile, func(n string) bool { return bootTag(h) == "" || strings.HasSuffix(n, "-"+bootTag(h)) }, log)
 	log.Error("journal set aside", "file", h.Var.File(to), "reason", s.corrupt, "instead", s.from)
 	return nil
 }

@@ -136,6 +136,32 @@ func TestJournalLost(t *testing.T) {
 	m.bank()
 }
 
+// Journals of boots that are gone are no use; of this one each may hold the values that the host had.
+func TestFewJournalsOfOtherBootsAreKept(t *testing.T) {
+	m, _ := tuned(t)
+	var mine []string
+	for i := range 9 {
+		other := corruptFile + "2020010" + string(rune('1'+i)) + "T000000Z-ffffffff"
+		own := corruptFile + "2021010" + string(rune('1'+i)) + "T000000Z-" + bootTag(m.host)
+		m.put(varDir+other, "x")
+		m.put(varDir+own, "x")
+		mine = append(mine, own)
+	}
+	m.put(varDir+journalFile, "{")
+	m.put(varDir+backupFile, "{")
+	_, _ = m.tryBank()
+	aside := slices.DeleteFunc(m.stateFiles(), func(n string) bool { return !strings.HasPrefix(n, corruptFile) })
+	others := slices.DeleteFunc(slices.Clone(aside), func(n string) bool { return !strings.HasSuffix(n, "-ffffffff") })
+	if len(others) != 3 || !strings.Contains(others[0], "20200101") {
+		t.Errorf("of other boots: %q", others)
+	}
+	for _, n := range mine {
+		if !slices.Contains(aside, n) {
+			t.Errorf("%s is gone", n)
+		}
+	}
+}
+
 func TestJournalOutOfReach(t *testing.T) {
 	m, found := tuned(t)
 	m.breakFiles(func(a host.Access) error {
