@@ -65,6 +65,9 @@ func restore(ctx context.Context, out, log io.Writer, force, dryRun bool) error 
 		if err == nil && len(done.Writes)+len(done.Left) == 0 {
 			fmt.Fprintln(out, "nothing to put back: no lever is held")
 		}
+		for _, l := range bank.Void() {
+			fmt.Fprintf(out, "%s: the value found is forgotten: %s\n", l.Lever, l.Why)
+		}
 		return err
 	})
 }

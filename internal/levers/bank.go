@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/qunerd/quner/internal/host"
 )
@@ -31,6 +32,7 @@ type Bank struct {
 	retired map[string]Missing     // levers that take nothing before the next boot
 	waiting map[string]bool        // levers whose value waits for a device to wake by itself
 	trouble map[string]host.Reason // what was said of levers that are not moved as wanted
+	void    []Left                 // what the journal held that is no host's any more
 	opts    Options
 }
 
@@ -88,15 +90,20 @@ func (b *Bank) load(s stored) {
 	b.journal = s.journal
 	b.dirty = s.from != "" && s.from != journalFile
 	kept := b.journal.entries[:0:0]
+	originals := map[string][]string{} // of entries that are void, by the reason
 	for _, e := range b.journal.entries {
 		if why := e.void(b.host); why != "" {
-			b.log.Info("journal entry is void", "lever", e.Lever, "original", e.Original, "reason", why)
+			b.void = append(b.void, Left{Lever: e.Lever, Why: why})
+			originals[why] = append(originals[why], e.Lever+"="+string(e.Original))
 			b.dirty = true
 			continue
 		}
 		kept = append(kept, e)
 	}
 	b.journal.entries = kept
+	for why, list := range originals {
+		b.log.Info("journal entries are void", "count", len(list), "reason", why, "originals", strings.Join(list, " "))
+	}
 	for _, l := range b.levers {
 		b.rebase(l)
 	}
@@ -124,6 +131,10 @@ func (b *Bank) Missing() []Missing { return slices.Clone(b.missing) }
 
 // Frozen returns why nothing is moved, an error that wraps ErrJournal and ErrFrozen, or nil.
 func (b *Bank) Frozen() error { return b.frozen }
+
+// Void returns the levers of which the journal had originals that are on the other side of nothing any more, with the
+// reason: of another boot, or of a driver that was loaded anew since.
+func (b *Bank) Void() []Left { return slices.Clone(b.void) }
 
 // Held returns how many levers are away from what was found, as far as the journal knows.
 func (b *Bank) Held() int { return len(b.journal.entries) }

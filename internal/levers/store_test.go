@@ -221,8 +221,14 @@ func TestAnotherBoot(t *testing.T) {
 	if r := m.restore(b); len(r.Writes)+len(r.Left) != 0 || m.governor(0) != "ondemand" {
 		t.Errorf("restored another boot's: %v", r)
 	}
-	if !strings.Contains(m.log.String(), "journal entry is void") {
-		t.Error("void entries were not logged")
+	if n := strings.Count(m.log.String(), "journal entries are void"); n != 1 {
+		t.Errorf("void entries were logged %d times:\n%s", n, &m.log)
+	}
+	if v := b.Void(); len(v) != 2 || v[0].Why != "it is another boot's" {
+		t.Errorf("void: %v", v)
+	}
+	if again := m.bank(); len(again.Void()) != 0 { // they are gone from the disk too
+		t.Errorf("void again: %v", again.Void())
 	}
 	m.apply(b, Setting{policy0, "powersave"})
 	if e := m.stored().entries; len(e) != 1 || e[0].Original != "ondemand" || e[0].Boot != otherBoot {

@@ -95,7 +95,7 @@ type knownStream struct {
 func (s knownStream) Context() context.Context { return s.ctx }
 
 // begin notes a call's beginning and returns what ends it: it gives an error its code, makes one of a panic, and writes
-// the line that each admin call gets. What went wrong inside the daemon is logged here, where it stops. req is nil of a
+// the line that each admin call gets: at level INFO, unless it has only read. What went wrong inside the daemon is logged here, where it stops. req is nil of a
 // stream.
 func (s *Server) begin(ctx context.Context, method string, req any) func(panicked any, err error) error {
 	began := time.Now()
@@ -110,7 +110,7 @@ func (s *Server) begin(ctx context.Context, method string, req any) func(panicke
 		switch {
 		case status.Code(coded) == codes.Internal && !errors.Is(err, errPanic):
 			level = slog.LevelError
-		case s.roles[method] == operator && (err != nil || !tellsItself(req)):
+		case s.roles[method] == operator && (err != nil || !tellsItself(req) && !reads(method)):
 			level = slog.LevelInfo
 		}
 		if !s.log.Enabled(ctx, level) {
@@ -124,6 +124,12 @@ func (s *Server) begin(ctx context.Context, method string, req any) func(panicke
 		s.log.Log(ctx, level, "call", attrs...)
 		return coded
 	}
+}
+
+// reads reports whether a method of the admin service does nothing but tell: bug reports and scripts ask again and again,
+// and nothing has come of it.
+func reads(method string) bool {
+	return method == qunerv1.AdminService_History_FullMethodName || method == qunerv1.AdminService_Rollback_FullMethodName
 }
 
 // tellsItself reports whether the daemon logs a call that has succeeded by a line of its own, which knows what was before.

@@ -173,6 +173,18 @@ func TestEachAdminCallIsALogLine(t *testing.T) {
 	if _, err := admin.Rollback(t.Context(), &qunerv1.RollbackRequest{}); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := admin.History(t.Context(), &qunerv1.HistoryRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := qunerv1.NewMeterServiceClient(dial(t, s.admin())).List(t.Context(), &qunerv1.ListRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := qunerv1.NewStatusServiceClient(dial(t, s.admin())).Status(t.Context(), &qunerv1.StatusRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(s.log.String(), "level=INFO msg=call") {
+		t.Errorf("reading is told at level INFO:\n%s", s.log)
+	}
 	s.mu.Lock()
 	s.err = daemon.ErrBusy
 	s.mu.Unlock()
@@ -191,7 +203,8 @@ func TestEachAdminCallIsALogLine(t *testing.T) {
 		t.Errorf("%d lines at level INFO of a dry run and a change of mode:\n%s", n, s.log)
 	}
 	for _, want := range []string{
-		"level=INFO msg=call method=/quner.v1.AdminService/Rollback uid=", "outcome=OK",
+		"level=DEBUG msg=call method=/quner.v1.AdminService/Rollback uid=", "outcome=OK",
+		"level=DEBUG msg=call method=/quner.v1.AdminService/History uid=",
 		"level=INFO msg=call method=/quner.v1.AdminService/Apply uid=", "outcome=Aborted", "another sweep or measurement holds the levers",
 	} {
 		if !strings.Contains(s.log.String(), want) {
