@@ -18,8 +18,9 @@ const resumeTime = 90 * time.Second
 // resumePause is between two tries.
 const resumePause = 200 * time.Millisecond
 
-// errRestarted is a daemon that was started anew and does not know the window.
-var errRestarted = errors.New("the daemon was restarted and does not know the window")
+// ErrRestarted is wrapped by the cause of a result that is unknown since the daemon was started anew and does not know the
+// window: it ended so soon after the open, or so badly, that it had not written the window down.
+var ErrRestarted = errors.New("the daemon was restarted and does not know the window")
 
 // track notes a window that is open on a session.
 func (c *Client) track(w *Window, s *session) {
@@ -113,7 +114,7 @@ func (w *Window) place() (*session, error) {
 	w.client.windowsMu.Lock()
 	defer w.client.windowsMu.Unlock()
 	if w.lost != nil {
-		return nil, errors.Join(errRestarted, w.lost)
+		return nil, errors.Join(ErrRestarted, w.lost)
 	}
 	return w.session, nil
 }

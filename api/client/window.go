@@ -119,7 +119,7 @@ func (w *Window) Close(ctx context.Context, o CloseOptions) (Result, error) {
 func (w *Window) unknown(o CloseOptions, cause error) Result {
 	reason := ReasonRefused
 	switch {
-	case errors.Is(cause, errRestarted):
+	case errors.Is(cause, ErrRestarted):
 		reason = ReasonRestarted
 	case unanswered(cause):
 		reason = ReasonUnreachable
@@ -138,7 +138,7 @@ func (c *Client) tolerate(err error) error {
 		return nil
 	case c.strict:
 		return c.explain(err)
-	case unanswered(err), errors.Is(err, errRestarted):
+	case unanswered(err), errors.Is(err, ErrRestarted):
 		return nil
 	}
 	switch status.Code(err) {

@@ -104,6 +104,8 @@ func (a *app) classify(cmd *cobra.Command, err error) *failure {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return &failure{error: errors.New("interrupted"), code: exitInterrupted}
+	case errors.Is(err, client.ErrRestarted):
+		return &failure{error: client.ErrRestarted, code: exitError}
 	case errors.Is(err, client.ErrPeer):
 		return &failure{error: err, code: exitError,
 			hint: "run qunerctl as the user who runs that daemon, or without --socket and " + client.EnvSocket}

@@ -50,7 +50,7 @@ func (d *Daemon) publish(s *state) {
 		delete(s.degraded, "history")
 	}
 	if err := d.meter.JournalTrouble(); err != nil {
-		s.degraded["windows"] = fmt.Sprintf("open energy windows would not survive a restart: %v", err)
+		s.degraded["windows"] = fmt.Sprintf("energy windows, or their results, would not survive a restart: %v", err)
 	} else {
 		delete(s.degraded, "windows")
 	}

@@ -28,6 +28,9 @@ func (m *Meter) Run(ctx context.Context) error {
 		}
 	})
 	all.Go(func() error { m.heartbeats(ctx); return nil })
+	if m.journal != nil {
+		all.Go(func() error { m.jots(ctx); return nil })
+	}
 	return all.Wait()
 }
 
@@ -108,15 +111,19 @@ func (m *Meter) heartbeats(ctx context.Context) {
 const startProbe = 20 * time.Millisecond
 
 // awaitBeat waits for the next point of a grid that no window's opening can shift: a stranger could else choose when CPU
-// counters are read.
+// counters are read. Meanwhile it ends windows at their limits, where they are charged exactly; the others end at a tick
+// anyway.
 func (m *Meter) awaitBeat(ctx context.Context) bool {
-	timer := time.NewTimer(m.opts.Heartbeat - time.Since(m.began)%m.opts.Heartbeat)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
+	beat := time.Now().Add(m.opts.Heartbeat - time.Since(m.began)%m.opts.Heartbeat)
+	for {
+		end := m.firstEnd()
+		if end.IsZero() || !end.Before(beat) {
+			return sleepUntil(ctx, beat)
+		}
+		if !sleepUntil(ctx, end) {
+			return false
+		}
+		m.expire(func(w *Window) bool { return w.req.Exact })
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"math"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/qunerd/quner/internal/host"
@@ -30,13 +31,18 @@ const (
 	journalEpochs = 16
 )
 
-// journal is where the windows that are open are written down.
+// journal is where the windows that are open, and the results that are kept, are written down.
 type journal struct {
 	file    host.StateFile
 	boot    string
-	written bool              // something is there
+	trouble error // why the newest windows are not on disk; by the meter's mutex
+	untold  error // why the newest results are not; likewise
+
+	mu      sync.Mutex        // over what follows: one writes at a time
+	written bool              // windows are there
 	sum     [sha256.Size]byte // of what was written last, where that was windows on no device
-	trouble error             // why the newest are not on disk
+	kept    bool              // results are there
+	version uint64            // of what was due when they were written
 }
 
 // journalRecord is the file. Times are the host's monotonic clock in ns.
@@ -133,63 +139,6 @@ func (m *Meter) openJournal() *journal {
 	return &journal{boot: m.host.BootID(), file: host.StateFile{
 		Dir: m.host.Run.Sub(journalDir), Name: journalName, Schema: journalSchema, Log: m.log,
 	}}
-}
-
-// JournalTrouble returns why the windows that are open would not survive the meter; nil where they would.
-func (m *Meter) JournalTrouble() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.journal == nil {
-		return nil
-	}
-	return m.journal.trouble
-}
-
-// Suspend writes down what is open, read for the last time, for the meter that comes next. The meter is to be used no more.
-func (m *Meter) Suspend(ctx context.Context) {
-	if m.journal == nil || m.OpenCount() == 0 {
-		return
-	}
-	m.beat(ctx)
-	m.writeJournal(ctx)
-}
-
-// writeJournal replaces the journal by what is open now. It is not synced: no boot outlives it.
-func (m *Meter) writeJournal(ctx context.Context) {
-	j := m.journal
-	if j == nil {
-		return
-	}
-	data, sum, n, err := m.encode(ctx)
-	switch {
-	case n > 0 && j.written && sum == j.sum && sum != [sha256.Size]byte{}: // nothing of them changes but the time
-	case n > 0:
-		err = cmp.Or(j.replace(data), err)
-		j.written, j.sum = true, sum
-	case err == nil && j.written:
-		err = j.file.Dir.Remove(journalName)
-		j.written = err != nil
-	}
-	m.mu.Lock()
-	was := j.trouble
-	j.trouble = err
-	m.mu.Unlock()
-	switch {
-	case err != nil && (was == nil || was.Error() != err.Error()):
-		m.log.Warn("open windows are not all written down, and will not all survive a restart", "err", err)
-	case err == nil && was != nil:
-		m.log.Info("open windows are written down again")
-	}
-}
-
-// replace puts new content in the place of the old.
-func (j *journal) replace(data []byte) error {
-	if !j.written {
-		if err := j.file.Dir.Mkdir(".", 0o700); err != nil {
-			return err
-		}
-	}
-	return j.file.Dir.ReplaceVolatile(journalName, data, 0o600)
 }
 
 // encode writes the windows down, n of them: of each owner in turn, as far as there is room. The sum is of

@@ -109,3 +109,56 @@ func FuzzJournal(f *testing.F) {
 		}
 	})
 }
+
+// FuzzResults gives a meter any text for the results its predecessor kept: it starts, what it takes up it can tell and add
+// up, and it can be written down again.
+func FuzzResults(f *testing.F) {
+	tr := journalTree(f)
+	m := journaled(f, tr)
+	for _, q := range []OpenRequest{
+		{Name: "a", Exact: true, Unit: "token", IdleWatts: map[string]float64{"cpu": 9}, HintJoulesPerUnit: 2}, {Name: "b", Owner: 1},
+	} {
+		w, err := m.Open(context.Background(), q)
+		if err != nil {
+			f.Fatal(err)
+		}
+		if _, err := w.Mark(context.Background(), "s"); err != nil {
+			f.Fatal(err)
+		}
+		m.Orphan(w)
+	}
+	m.writeJournal(context.Background())
+	text, err := tr.h.Run.Read("quner-admin/results.json")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text)
+	f.Add(bytes.ReplaceAll(text, []byte(`"ended_ns":`), []byte(`"ended_ns":-`)))
+	f.Add(bytes.ReplaceAll(text, []byte(`"Coverage":1`), []byte(`"Coverage":1e308`)))
+	f.Add(bytes.ReplaceAll(text, []byte(`"beyond":[`), []byte(`"beyond":[],"b":[`)))
+	f.Add([]byte(`{"schema":1,"boot":"` + testBoot + `","clock_ns":5,"results":[{"uid":4}]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		tr := journalTree(t)
+		if err := tr.h.Run.Mkdir("quner-admin", 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(tr.h.Run.File("quner-admin/results.json"), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		m := journaled(t, tr)
+		all, _ := m.kept.snapshot()
+		m.Suspend(context.Background())
+		if m.JournalTrouble() != nil {
+			t.Fatal(m.JournalTrouble())
+		}
+		if again, _ := journaled(t, tr).kept.snapshot(); len(again) != len(all) {
+			t.Fatalf("%d results, then %d", len(all), len(again))
+		}
+		for _, s := range all {
+			SumOf([]Result{s.Result, s.Result})
+			if _, err := m.CloseDetached(context.Background(), s.ID, Viewer{s.owner, s.exact}, CloseRequest{Work: 2}); (err == nil) != s.due {
+				t.Errorf("%s, due %t: %v", s.ID, s.due, err)
+			}
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package meter
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -40,22 +41,27 @@ type shelf struct {
 	bytes   int
 }
 
-// drop forgets the oldest n.
-func (s *shelf) drop(n int) (bytes int) {
+// drop forgets the oldest n of a shelf.
+func (k *shelves) drop(s *shelf, n int) {
+	bytes := 0
 	for i := range n {
 		bytes += s.results[i].bytes()
+		if s.results[i].due {
+			k.version++
+		}
 	}
 	clear(s.results[:n])
 	s.results = s.results[n:]
 	s.bytes -= bytes
-	return bytes
+	k.bytes -= bytes
 }
 
 // shelves keep the results of windows that have ended, for a time and in a bounded space. The zero value is ready.
 type shelves struct {
-	mu    sync.Mutex
-	of    map[uint32]*shelf
-	bytes int
+	mu      sync.Mutex
+	of      map[uint32]*shelf
+	bytes   int
+	version uint64 // counts changes of what is due
 }
 
 // put keeps a result, and at most so many of its owner.
@@ -73,12 +79,40 @@ func (k *shelves) put(s shelved, most int) {
 	n := s.bytes()
 	own.results = append(own.results, s)
 	own.bytes, k.bytes = own.bytes+n, k.bytes+n
+	if s.due {
+		k.version++
+	}
 	for len(own.results) > most || own.bytes > shelfBytes {
-		k.bytes -= own.drop(1)
+		k.drop(own, 1)
 	}
 	for k.bytes > shelvesBytes {
-		k.bytes -= k.fullest().drop(1)
+		k.drop(k.fullest(), 1)
 	}
+}
+
+// snapshot returns all results, and the version of what is due.
+func (k *shelves) snapshot() (all []shelved, version uint64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, s := range k.of {
+		all = append(all, s.results...)
+	}
+	return all, k.version
+}
+
+// due returns the version of what is due.
+func (k *shelves) due() uint64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.version
+}
+
+// has reports whether a result is kept.
+func (k *shelves) has(owner uint32, id string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	own := k.of[owner]
+	return own != nil && slices.ContainsFunc(own.results, func(s shelved) bool { return s.ID == id })
 }
 
 // fullest returns the shelf with the most on it: whoever takes the most room pays for the lack of it.
@@ -101,7 +135,7 @@ func (k *shelves) sweep(now time.Time) {
 		for n < len(s.results) && now.Sub(s.results[n].Ended) > KeepTime {
 			n++
 		}
-		k.bytes -= s.drop(n)
+		k.drop(s, n)
 		if len(s.results) == 0 {
 			delete(k.of, owner)
 		}
@@ -122,6 +156,7 @@ func (k *shelves) take(id string, v Viewer, work float64) (Result, bool) {
 			continue
 		}
 		s.due = false
+		k.version++
 		s.count(work, s.hint)
 		return s.Result, true
 	}

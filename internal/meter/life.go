@@ -107,6 +107,7 @@ func (m *Meter) CloseDetached(ctx context.Context, id string, v Viewer, r CloseR
 		return Result{}, fmt.Errorf("work %g: not an amount: %w", r.Work, ErrBadRequest)
 	}
 	res, ok := m.kept.take(id, v, r.Work)
+	m.touch()
 	switch {
 	case !ok:
 		return Result{}, ErrNoWindow
@@ -156,6 +157,20 @@ func (m *Meter) part(windows []*Window, why string) {
 func (m *Meter) pulse(ctx context.Context) {
 	m.expire(func(*Window) bool { return true })
 	m.writeJournal(ctx)
+}
+
+// firstEnd is when the first of the windows that are charged exactly reaches its limit; zero where none does. One that is
+// beyond it hangs, and waits for the heartbeat.
+func (m *Meter) firstEnd() (at time.Time) {
+	now := time.Now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, w := range m.windows {
+		if until := w.life.until; w.req.Exact && until.After(now) && (at.IsZero() || until.Before(at)) {
+			at = until
+		}
+	}
+	return at
 }
 
 // expire ends those windows whose time is over.
@@ -214,6 +229,8 @@ func (w *Window) end(ctx context.Context, r CloseRequest, asked time.Time, why .
 	}
 	if len(why) == 0 {
 		w.m.tell(w, asked, r.Work)
+	} else {
+		w.m.touch()
 	}
 	w.m.dismiss(w)
 	if r.RequireSampled && res.Method != Sampled {

@@ -23,6 +23,7 @@ type Meter struct {
 	dies    []*dies
 	power   atomic.Pointer[[]DevicePower]
 	wake    chan struct{} // a first window has opened
+	jot     chan struct{} // there is something to write down
 	kept    shelves       // results of windows that have ended
 	journal *journal      // nil where windows do not survive the meter
 
@@ -32,7 +33,8 @@ type Meter struct {
 	sensors   []Sensor   // as found; readings may add a reason
 	windows   map[string]*Window
 	owned     map[uint32]int
-	open      int // windows, also those not yet or no longer in the map
+	open      int    // windows, also those not yet or no longer in the map
+	opened    uint64 // windows so far
 	condition string
 	changes   int            // of the condition
 	below     map[string]int // windows that were below a floor, by its id
@@ -44,7 +46,7 @@ type Meter struct {
 // New finds the host's energy counters; a host with none is fine. The GPUs must have been opened.
 func New(ctx context.Context, h *host.Host, o Options, log *slog.Logger) (*Meter, error) {
 	m := &Meter{
-		host: h, opts: o.withDefaults(), log: log, began: time.Now(), wake: make(chan struct{}, 1), adopted: make(chan *device, maxBoards),
+		host: h, opts: o.withDefaults(), log: log, began: time.Now(), wake: make(chan struct{}, 1), jot: make(chan struct{}, 1), adopted: make(chan *device, maxBoards),
 		windows: map[string]*Window{}, owned: map[uint32]int{}, below: map[string]int{},
 	}
 	m.findCPU()
@@ -91,6 +93,9 @@ func (m *Meter) Tick(ctx context.Context) {
 	m.compare()
 	m.publish()
 	m.kept.sweep(time.Now())
+	if m.unwritten() {
+		m.touch()
+	}
 }
 
 // publish renews what Power returns.

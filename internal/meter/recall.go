@@ -17,11 +17,13 @@ func (m *Meter) recall() {
 		return
 	}
 	m.journal = m.openJournal()
+	m.recallResults()
 	r := m.loadJournal()
 	if r == nil {
 		return
 	}
 	m.journal.written = true
+	r.Windows = slices.DeleteFunc(r.Windows, func(w windowRecord) bool { return m.kept.has(w.UID, w.ID) })
 	if len(r.Windows) == 0 {
 		return
 	}

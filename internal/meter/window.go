@@ -80,7 +80,9 @@ func (m *Meter) Open(ctx context.Context, r OpenRequest) (*Window, error) {
 	m.mu.Lock()
 	w.changes = m.changes
 	m.windows[w.id] = w
+	m.opened++
 	m.mu.Unlock()
+	m.touch()
 	return w, nil
 }
 
