@@ -37,44 +37,9 @@ type tuneFlags struct {
 func (a *app) tuneCmd() *cobra.Command {
 	f := &tuneFlags{runTimeout: durationValue(time.Hour)}
 	cmd := &cobra.Command{
-		Use:   "tune [flags] {-- COMMAND [ARG…] | --attach NAME}",
-		Short: "Find the operating point that does COMMAND's work for the fewest joules",
-		Long: `Run COMMAND again and again while qunerd tries the machine's states, and tell which
-state does its work for the fewest joules. COMMAND should be a short, typical piece
-of your work (1 to 30 s) that can be repeated; its output is dropped unless it
-fails. Under sudo it runs as you, not as root (--as root overrides).
-
-A run of COMMAND is the unit of work. Where runs differ, COMMAND can say how much it
-did: with --work-fd 3 each line that it writes to its descriptor 3 is a number, and
-their sum is the run's work, counted in what --unit calls it.
-
-A service that must not stop is tuned while it serves: --attach NAME measures the machine
-and counts the work of the windows that your service opens with workload=NAME (qunerctl
-meter open, api/client) and closes with their work meanwhile. Under sudo "your" means
-whoever typed it; --of says whose else. All that the machine draws is taken for the
-service's, so nothing else should be at work. A state is measured for two seconds and 20
-windows at least. Speed is work a second: while requests are few it does not fall where
-each takes longer, so tune a service that is as busy as it ever is.
-
-A sweep costs energy too: where its first look shows that it could not pay back within
-payback_horizon (quner.toml), it stops and tells the sum. --force goes on.
-
---max-slowdown goes by the estimate: the speed that is told with the saving has an interval
-of its own, and where that reaches beyond the limit the report says so.
-
-Where a point for the same profile, workload, objective and limits was tuned before the
-kernel, the microcode or the driver changed, the sweep starts from it: it measures that
-state and those beside it, and goes on to others only where these are not to each other
-what they were. That takes about a third fewer windows. --fresh searches all states.
-
-Without --apply the host is put back as found; with it the best point is kept and
-cached for its profile. Ctrl-C, and a command that fails, put the host back at once;
-after Ctrl-C qunerctl waits until that is done (a second one does not), and only where
-the sweep was over already is its point kept. COMMAND ends with qunerctl, even if that
-is killed.
-
-With --apply the exit status is 0 only if a point is in force, or if the levers make no
-difference; a best state that is not certified, or that nothing measured, is 1.`,
+		Use:     "tune [flags] {-- COMMAND [ARG…] | --attach NAME}",
+		Short:   "Find the operating point that does COMMAND's work for the fewest joules",
+		Long:    tuneLong(),
 		Example: "  sudo qunerctl tune -- ./train --steps 20\n  sudo qunerctl tune --apply --max-slowdown 0.05 -- ./train --steps 20\n  sudo qunerctl tune --work-fd 3 --unit token -- sh -c './generate && echo 512 >&3'\n  sudo qunerctl tune --budget 10m -- ./train --steps 20\n  sudo qunerctl tune --apply --attach chat\n  sudo qunerctl tune --dry-run",
 		Args:    func(cmd *cobra.Command, args []string) error { return f.checkAttach(cmd, args) },
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.tune(cmd, f, args) },
@@ -110,6 +75,51 @@ func (f *tuneFlags) searchFlags(cmd *cobra.Command) {
 	flags.Var(&f.budget, "budget", "measure for at most about this long; without it the windows alone bound the sweep")
 	flags.BoolVar(&f.start.Force, "force", false, "also while others train")
 	flags.BoolVar(&f.start.Fresh, "fresh", false, "start from nothing, also where a point tuned before an update says where to begin")
+}
+
+// tuneLong is what the help of tune says first.
+func tuneLong() string {
+	return `Run COMMAND again and again while qunerd tries the machine's states, and tell which
+state does its work for the fewest joules. COMMAND should be a short, typical piece
+of your work (1 to 30 s) that can be repeated; its output is dropped unless it
+fails. Under sudo it runs as you, not as root (--as root overrides).
+
+A run of COMMAND is the unit of work. Where runs differ, COMMAND can say how much it
+did: with --work-fd 3 each line that it writes to its descriptor 3 is a number, and
+their sum is the run's work, counted in what --unit calls it.
+
+A service that must not stop is tuned while it serves: --attach NAME measures the machine
+and counts the work of the windows that your service opens with workload=NAME (qunerctl
+meter open, api/client) and closes with their work meanwhile. Under sudo "your" means
+whoever typed it; --of says whose else. All that the machine draws is taken for the
+service's, so nothing else should be at work. A state is measured for two seconds and 20
+windows at least. Speed is work a second: while requests are few it does not fall where
+each takes longer, so tune a service that is as busy as it ever is.
+
+What is measured while heat slows a device down, while somebody else is at work on the
+machine (on a board: who is not COMMAND and was not there before), or under a lever that
+somebody else has moved does not count. It is measured again; the report says how often
+and why, and five times in a row end the sweep.
+
+A sweep costs energy too: where its first look shows that it could not pay back within
+payback_horizon (quner.toml), it stops and tells the sum. --force goes on.
+
+--max-slowdown goes by the estimate: the speed that is told with the saving has an interval
+of its own, and where that reaches beyond the limit the report says so.
+
+Where a point for the same profile, workload, objective and limits was tuned before the
+kernel, the microcode or the driver changed, the sweep starts from it: it measures that
+state and those beside it, and goes on to others only where these are not to each other
+what they were. That takes about a third fewer windows. --fresh searches all states.
+
+Without --apply the host is put back as found; with it the best point is kept and
+cached for its profile. Ctrl-C, and a command that fails, put the host back at once;
+after Ctrl-C qunerctl waits until that is done (a second one does not), and only where
+the sweep was over already is its point kept. COMMAND ends with qunerctl, even if that
+is killed.
+
+With --apply the exit status is 0 only if a point is in force, or if the levers make no
+difference; a best state that is not certified, or that nothing measured, is 1.`
 }
 
 func objectives() []string { return []string{"work-per-joule", "work-per-second", "edp"} }

@@ -84,6 +84,10 @@ func TestACapturedHostIsTheSameHost(t *testing.T) {
 			if diff := cmp.Diff(want, page(t, report(t, again.Host()))); diff != "" {
 				t.Error(diff)
 			}
+			heat, _ := sim.Host().CPUHeat() // CPUs that tell of none are to tell of none again
+			if got, _ := again.Host().CPUHeat(); !cmp.Equal(heat, got) {
+				t.Errorf("heat of the CPUs: %v, captured %v", heat, got)
+			}
 			boot, err := sim.Host().Proc.ReadString("sys/kernel/random/boot_id")
 			if err == nil && strings.Contains(text, boot) {
 				t.Error("the boot id is in the fixture")

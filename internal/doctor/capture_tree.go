@@ -16,6 +16,7 @@ func (c *capture) processor() {
 	c.sys(cpu+"/amd_pstate", "status", "prefcore")
 	c.sys(cpufreqDir+"/policy*", "affected_cpus", "related_cpus", "cpuinfo_max_freq", "cpuinfo_min_freq",
 		"cpuinfo_transition_latency", "scaling_*", "energy_performance_*", "base_frequency")
+	c.sys(cpu+"/cpu[0-9]*/thermal_throttle", "*_throttle_count", "*_throttle_total_time_ms")
 	c.proc("cpuinfo", shortCPUs)
 }
 
