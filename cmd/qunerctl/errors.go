@@ -147,6 +147,9 @@ func (a *app) answered(cmd *cobra.Command, s *status.Status) *failure {
 		if strings.Contains(s.Message(), "holds the levers") {
 			return &failure{error: said, code: exitRefused, hint: "wait for it to end, or: " + a.asRoot("pause")}
 		}
+		if strings.Contains(s.Message(), "do not count") {
+			return &failure{error: said, code: exitError, hint: "end what spoils them, then tune again; qunerctl doctor names the power daemons that run"}
+		}
 		return &failure{error: said, code: exitError, hint: "qunerctl status shows what the machine does now"}
 	case codes.InvalidArgument:
 		return &failure{error: said, code: exitUsage, hint: cmd.CommandPath() + " --help"}

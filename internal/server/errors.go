@@ -43,6 +43,7 @@ func codeOf(err error) codes.Code {
 
 		{daemon.ErrStopped, codes.Unavailable},
 		{daemon.ErrBusy, codes.Aborted},
+		{daemon.ErrVoided, codes.Aborted},
 		{daemon.ErrRefused, codes.FailedPrecondition},
 		{errWorkload, codes.Aborted},
 		{errGone, codes.Canceled},

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	if !given["test.parallel"] {
 		_ = flag.Set("test.parallel", "12")
 	}
-	testscript.Main(m, map[string]func(){"become": become, "serve": serve})
+	testscript.Main(m, map[string]func(){"become": become, "serve": serve, "hang-up": hangUp})
 }
 
 // update is for go test -run Scripts -update: the pages in the scripts become what was printed.
@@ -47,7 +47,9 @@ var update = flag.Bool("update", false, "rewrite the pages in testdata")
 //	mode OCTAL FILE…         the files have these permissions
 //	$HOSTS                   the directory of the simulated hosts' archives
 //	become UID CMD…          a program: run CMD with uid and gid UID and no further groups; needs root
-//	serve WORKLOAD           a program: a service on the simulated board, with a window a request, until it is terminated
+//	serve WORKLOAD WORKERS   a program: a service on the simulated board, with a window a request, until it is terminated
+//	hang-up close|end        a program: a client of a sweep that goes without a word, or with one
+//	counted FILE             a sweep of that service, reported in FILE, has told what the board did in each state
 func TestScripts(t *testing.T) {
 	root := workRoot(t)
 	bin := build(t, root)
@@ -75,7 +77,7 @@ func TestScripts(t *testing.T) {
 			"machine": positive(machine), "remember": positive(remember), "same": positive(same), "setting": positive(setting),
 			"daemon": positive(daemon), "job": positive(job), "working": working,
 			"exits": positive(exits), "await": positive(await),
-			"page": positive(page), "json": positive(validJSON), "mode": positive(mode),
+			"page": positive(page), "json": positive(validJSON), "mode": positive(mode), "counted": positive(counted),
 		},
 		Condition: func(cond string) (bool, error) {
 			if cond == "root" {

@@ -4,58 +4,113 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
 	"github.com/qunerd/quner/api/client"
+	"github.com/qunerd/quner/internal/host/hostsim"
 )
 
-// requestUnits is the work of a request, in the simulated board's units.
-const requestUnits = 4
+// requestUnits is the work of a request, in the simulated board's units, and tokensPerUnit what the service calls that.
+const (
+	requestUnits  = 4
+	tokensPerUnit = 10
+)
 
-// serve is the program "serve WORKLOAD": a service on the simulated board that tells each request's work in a window, until
-// it is terminated. Then it says how many requests it has served and for how long at most it stood still between two.
+// serve is the program "serve WORKLOAD WORKERS": a service on the simulated board, so many requests at a time, that tells
+// each request's work in a window, until it is terminated. Then it says how many requests it has served and for how long at
+// most none was under way.
 func serve() {
-	if err := serving(os.Args[1], os.Getenv("QUNER_SOCKET")); err != nil {
+	s := &service{workload: os.Args[1], dir: os.Getenv("QUNER_SOCKET")}
+	workers, err := strconv.Atoi(os.Args[2])
+	if err == nil {
+		err = s.serve(workers)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "serve:", err)
 		os.Exit(1)
 	}
+	fmt.Printf("served %d requests, stood still for %d ms at most\n", s.requests, s.longest.Milliseconds())
 }
 
-func serving(workload, dir string) error {
+type service struct {
+	workload, dir string
+	client        *client.Client
+
+	mu       sync.Mutex
+	requests int
+	active   int
+	idle     time.Time     // since when nothing is active
+	longest  time.Duration // that nothing was
+}
+
+func (s *service) serve(workers int) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	c, err := client.Dial(ctx, client.Options{Dir: dir, Strict: true})
+	var err error
+	if s.client, err = client.Dial(ctx, client.Options{Dir: s.dir, Strict: true}); err != nil {
+		return err
+	}
+	defer func() { _ = s.client.Close() }()
+	s.idle = time.Now()
+	ended := make(chan error, workers)
+	for range workers {
+		go func() {
+			var err error
+			for ctx.Err() == nil && err == nil {
+				err = s.request(ctx)
+			}
+			ended <- err
+		}()
+	}
+	for range workers {
+		if one := <-ended; ctx.Err() == nil {
+			stop()
+			err = one
+		}
+	}
+	return err
+}
+
+// request serves one.
+func (s *service) request(ctx context.Context) error {
+	w, err := s.client.Open(ctx, client.OpenOptions{Name: "request", Workload: s.workload, Unit: "tokens"})
 	if err != nil {
 		return err
 	}
-	defer func() { _ = c.Close() }()
-	requests, longest := 0, time.Duration(0)
-	for ended := time.Now(); ; {
-		w, err := c.Open(ctx, client.OpenOptions{Name: "request", Workload: workload, Unit: "tokens"})
-		if err != nil && ctx.Err() == nil {
-			return err
-		}
-		longest = max(longest, time.Since(ended))
-		err = exec.CommandContext(ctx, "qunerd", "simulate-work", "--units", strconv.Itoa(requestUnits)).Run()
-		if ctx.Err() != nil {
-			break
-		}
-		if err != nil {
-			return err
-		}
-		ended = time.Now()
-		r, err := w.Close(ctx, client.CloseOptions{Work: 10 * requestUnits, Synced: true})
-		if err != nil && ctx.Err() == nil {
-			return err
-		}
-		if requests++; requests == 1 {
-			fmt.Println("serving:", r)
-		}
+	s.begin()
+	err = hostsim.SimulateWork(ctx, s.dir, "gpu0", requestUnits, nil)
+	s.end()
+	if err != nil {
+		return err
 	}
-	fmt.Printf("served %d requests, stood still for %d ms at most\n", requests, longest.Milliseconds())
+	r, err := w.Close(ctx, client.CloseOptions{Work: tokensPerUnit * requestUnits, Synced: true})
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.requests++; s.requests == 1 {
+		fmt.Println("serving:", r)
+	}
 	return nil
+}
+
+func (s *service) begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.active++; s.active == 1 {
+		s.longest = max(s.longest, time.Since(s.idle))
+	}
+}
+
+func (s *service) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.active--; s.active == 0 {
+		s.idle = time.Now()
+	}
 }
