@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
@@ -46,7 +48,15 @@ func (o Options) SocketPath() string {
 }
 
 // Client is a connection to one daemon, with at most one metering session on it. It is safe for concurrent use and
-// connects anew by itself after the daemon was away. Windows that were open when the daemon went away it takes up again at
+// connects anew by itself after the daemon was away.
+//
+// How long it may hold a request up is bounded. Where nobody is at the socket (no daemon) nothing waits: an Open and a Close
+// cost microseconds. A daemon that hangs is waited for once, for Options.Timeout (for a window that may wake a board 15 s);
+// from then on Open, Mark and Close come back at once, with an unknown result, until it answers: that is found out in the
+// background. Windows that were open when the daemon went away wait, all of them together, for Options.Timeout after that,
+// and for a second if nobody is at the socket any more; after that closing one does not wait.
+//
+// Windows that were open when the daemon went away it takes up again at
 // the one that comes next, within a minute of its start: their results have the reason daemon_restarted.
 type Client struct {
 	conn    *grpc.ClientConn
@@ -54,8 +64,9 @@ type Client struct {
 	strict  bool
 	timeout time.Duration
 
-	mu      sync.Mutex // guards session
+	mu      sync.Mutex // guards session and mute
 	session *session
+	mute    bool // the daemon was waited for in vain when a session was to begin
 
 	windowsMu sync.Mutex // guards windows, and the session of each
 	windows   map[*Window]bool
@@ -106,6 +117,9 @@ func (c *Client) connect(ctx context.Context) error {
 		case connectivity.Idle, connectivity.Connecting:
 		}
 		if !c.conn.WaitForStateChange(ctx, state) {
+			c.mu.Lock()
+			c.mute = true
+			c.mu.Unlock()
 			return c.dialer.unreachable(context.Cause(ctx))
 		}
 	}
@@ -123,6 +137,7 @@ func (c *Client) Close() error {
 		close(c.closing)
 	}
 	c.windowsMu.Unlock()
+	err := c.conn.Close() // first: who waits for it holds the mutex
 	c.mu.Lock()
 	s := c.session
 	c.session = nil
@@ -130,7 +145,6 @@ func (c *Client) Close() error {
 	if s != nil {
 		s.end()
 	}
-	err := c.conn.Close()
 	c.resuming.Wait()
 	return err
 }
@@ -165,6 +179,13 @@ func (d *dialer) connect(ctx context.Context) (net.Conn, error) {
 		return nil, errors.Join(err, conn.Close())
 	}
 	return conn, nil
+}
+
+// refused reports whether nobody was at the socket when it was last tried.
+func (d *dialer) refused() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return errors.Is(d.last, fs.ErrNotExist) || errors.Is(d.last, syscall.ECONNREFUSED) || errors.Is(d.last, fs.ErrPermission)
 }
 
 // unreachable explains a failed call by the last failed connect, or by cause if connecting worked.

@@ -16,7 +16,11 @@ import (
 const resumeTime = 90 * time.Second
 
 // resumePause is between two tries.
-const resumePause = 200 * time.Millisecond
+const resumePause = 100 * time.Millisecond
+
+// restartTime is how long a daemon may be gone altogether, with nobody at its socket, until it counts as gone: somebody may
+// have started it anew.
+const restartTime = time.Second
 
 // ErrRestarted is wrapped by the cause of a result that is unknown since the daemon was started anew and does not know the
 // window: it ended so soon after the open, or so badly, that it had not written the window down.
@@ -70,7 +74,11 @@ func (c *Client) ended(s *session) {
 func (c *Client) resume(s *session) {
 	over := time.NewTimer(resumeTime)
 	defer over.Stop()
-	for len(c.stranded(s)) > 0 && !c.tryResume(s) {
+	for told := false; len(c.stranded(s)) > 0 && !c.tryResume(s); {
+		if !told && time.Since(s.ended) >= restartTime && c.dialer.refused() {
+			close(s.refused)
+			told = true
+		}
 		pause := time.NewTimer(resumePause)
 		select {
 		case <-pause.C:
@@ -120,7 +128,8 @@ func (w *Window) place() (*session, error) {
 }
 
 // command sends one command on the session the window lives on. Where the session has ended, it waits for the window to be
-// taken up on another one, for the client's timeout and for ctx in all.
+// taken up on another one: for ctx, and for the client's timeout since that end, however many windows wait; where nobody is
+// at the socket any more for restartTime.
 func (w *Window) command(ctx context.Context, r *qunerv1.SessionRequest) (*qunerv1.SessionResponse, error) {
 	bound := time.Now().Add(w.client.timeout)
 	for {
@@ -132,9 +141,10 @@ func (w *Window) command(ctx context.Context, r *qunerv1.SessionRequest) (*quner
 		if err == nil || !unanswered(err) || !s.over() {
 			return answer, err
 		}
-		patience := time.NewTimer(time.Until(bound))
+		patience := time.NewTimer(time.Until(minTime(bound, s.ended.Add(w.client.timeout))))
 		select {
 		case <-s.resumed:
+		case <-s.refused:
 		case <-patience.C:
 		case <-ctx.Done():
 		}
@@ -143,6 +153,13 @@ func (w *Window) command(ctx context.Context, r *qunerv1.SessionRequest) (*quner
 			return nil, status.Error(codes.Unavailable, "the session has ended")
 		}
 	}
+}
+
+func minTime(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 // over reports whether the session has ended.

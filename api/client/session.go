@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 
 	qunerv1 "github.com/qunerd/quner/api/quner/v1"
@@ -19,6 +20,8 @@ type session struct {
 	cancel context.CancelFunc
 	done   chan struct{} // closed when no more answers come
 
+	ended   time.Time     // before that
+	refused chan struct{} // closed after that, when the daemon has been found not to be there any more
 	resumed chan struct{} // closed after that, when its windows have been taken up elsewhere, or cannot be
 
 	sendMu sync.Mutex // one sender at a time on a stream
@@ -26,9 +29,15 @@ type session struct {
 	mu      sync.Mutex
 	seq     uint64
 	waiting map[uint64]chan *qunerv1.SessionResponse
+	silent  bool                      // an answer has not come in time, and none since
+	owed    []*qunerv1.SessionRequest // closes that are to be sent when one does
 }
 
-// live returns the session, a new one if there is none or it has ended.
+// errSilent is a daemon that does not answer.
+func errSilent() error { return status.Error(codes.Unavailable, "no answer in time") }
+
+// live returns the session, a new one if there is none or it has ended. A daemon that was waited for in vain is waited for
+// by the connection, in the background, until it is there.
 func (c *Client) live() (*session, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -40,11 +49,15 @@ func (c *Client) live() (*session, error) {
 			return c.session, nil
 		}
 	}
+	if c.mute && c.conn.GetState() != connectivity.Ready {
+		c.conn.Connect()
+		return nil, errSilent()
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	bound := time.AfterFunc(c.timeout, cancel)
 	stream, err := qunerv1.NewMeterServiceClient(c.conn).Session(ctx)
-	if !bound.Stop() && err == nil {
-		err = status.Error(codes.Unavailable, "no answer in time")
+	if c.mute = !bound.Stop(); c.mute {
+		err = errSilent()
 	}
 	if err != nil {
 		cancel()
@@ -52,7 +65,7 @@ func (c *Client) live() (*session, error) {
 		return nil, err
 	}
 	c.session = &session{
-		stream: stream, cancel: cancel, done: make(chan struct{}), resumed: make(chan struct{}),
+		stream: stream, cancel: cancel, done: make(chan struct{}), refused: make(chan struct{}), resumed: make(chan struct{}),
 		waiting: make(map[uint64]chan *qunerv1.SessionResponse),
 	}
 	go func(s *session) {
@@ -75,12 +88,18 @@ func (s *session) receive() {
 	for {
 		answer, err := s.stream.Recv()
 		if err != nil {
+			s.ended = time.Now()
 			return
 		}
 		s.mu.Lock()
 		waiter := s.waiting[answer.GetSeq()]
 		delete(s.waiting, answer.GetSeq())
+		owed := s.owed
+		s.silent, s.owed = false, nil
 		s.mu.Unlock()
+		for _, r := range owed {
+			_, _, _ = s.send(r, time.Second)
+		}
 		switch {
 		case waiter != nil:
 			waiter <- answer
@@ -111,6 +130,16 @@ func (s *session) send(r *qunerv1.SessionRequest, bound time.Duration) (uint64, 
 	return r.Seq, answer, err
 }
 
+// owes reports whether nobody answers just now, and then keeps a close for when somebody does.
+func (s *session) owes(r *qunerv1.SessionRequest) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.silent && r.GetClose() != nil && !s.over() {
+		s.owed = append(s.owed, r)
+	}
+	return s.silent && !s.over()
+}
+
 func (s *session) forget(seq uint64) {
 	s.mu.Lock()
 	delete(s.waiting, seq)
@@ -118,14 +147,22 @@ func (s *session) forget(seq uint64) {
 }
 
 // do sends a command and waits for its answer, at most for the bound and for ctx. The command is sent even if ctx is
-// done: a window must be closed although its request was cancelled.
+// done: a window must be closed although its request was cancelled. Once a daemon was waited for in vain it is not again,
+// until it has answered that; then closes are made up for.
 func (s *session) do(ctx context.Context, r *qunerv1.SessionRequest, bound time.Duration) (*qunerv1.SessionResponse, error) {
-	seq, answers, err := s.send(r, bound)
-	if err != nil {
-		return nil, status.Error(codes.Unavailable, err.Error())
+	if s.owes(r) {
+		return nil, errSilent()
 	}
+	seq, answers, err := s.send(r, bound)
 	timer := time.NewTimer(bound)
 	defer timer.Stop()
+	if err != nil {
+		select { // the stream has ended, which the receiver is about to see: only then the window can go on elsewhere
+		case <-s.done:
+		case <-timer.C:
+		}
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
 	select {
 	case answer := <-answers:
 		return checked(answer)
@@ -138,7 +175,10 @@ func (s *session) do(ctx context.Context, r *qunerv1.SessionRequest, bound time.
 		}
 	case <-timer.C:
 		s.forget(seq)
-		return nil, status.Error(codes.Unavailable, "no answer in time")
+		s.mu.Lock()
+		s.silent = true
+		s.mu.Unlock()
+		return nil, errSilent()
 	case <-ctx.Done():
 		s.forget(seq)
 		return nil, context.Cause(ctx)

@@ -40,7 +40,7 @@ func (a *app) meterOpenCmd() *cobra.Command {
 		Long: `Open a window and print its id alone, for a script. The window lives on without
 this program, until "meter close", or until its time limit: its result is then
 kept for an hour, and "meter close" still tells it. It survives a restart of the
-daemon. Only the same user can mark, close or list it.`,
+daemon, and so does its result. Only the same user can mark, close or list it.`,
 		Example: "  id=$(qunerctl meter open --name epoch --unit samples --idle-watts gpu=50)\n" +
 			"  qunerctl meter open --devices gpu --limit 30m",
 		Args: noArgs,
