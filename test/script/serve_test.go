@@ -16,7 +16,7 @@ import (
 
 // requestUnits is the work of a request, in the simulated board's units, and tokensPerUnit what the service calls that.
 const (
-	requestUnits  = 4
+	requestUnits  = 2
 	tokensPerUnit = 10
 )
 
