@@ -41,6 +41,8 @@ var update = flag.Bool("update", false, "rewrite the pages in testdata")
 //	job end NAME STATUS      wait for its end and look at its exit status; 128+n if signal n ended it
 //	[!] working              a workload (simulate-work, or what calls itself so) of this machine is, or is not, running
 //	exits STATUS CMD…        run a command that ends with STATUS, by a signal as above
+//	measures STATUS STREAM REGEXP CMD…  run a command, which ends with STATUS each time, until its stdout or stderr has a
+//	                         match: a window has no figure where the daemon was kept from looking at the counters in time
 //	await FILE REGEXP        wait until the file matches, ten seconds at most
 //	page FILE                write standard output to FILE with # for the figures that no two runs share, to compare
 //	json FILE                the file is one valid JSON value
@@ -76,7 +78,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"machine": positive(machine), "remember": positive(remember), "same": positive(same), "setting": positive(setting),
 			"daemon": positive(daemon), "job": positive(job), "working": working,
-			"exits": positive(exits), "await": positive(await),
+			"exits": positive(exits), "measures": positive(measures), "await": positive(await),
 			"page": positive(page), "json": positive(validJSON), "mode": positive(mode), "counted": positive(counted),
 		},
 		Condition: func(cond string) (bool, error) {

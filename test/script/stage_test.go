@@ -306,6 +306,24 @@ func exits(ts *testscript.TestScript, args []string) {
 	}
 }
 
+// tries is how often something is measured that a busy machine may leave without a figure.
+const tries = 8
+
+// measures STATUS STREAM REGEXP CMD…
+func measures(ts *testscript.TestScript, args []string) {
+	if len(args) < 4 {
+		ts.Fatalf("usage: measures STATUS STREAM REGEXP CMD…")
+	}
+	pattern := compile(ts, args[2])
+	for range tries {
+		exits(ts, append([]string{args[0]}, args[3:]...))
+		if pattern.MatchString(ts.ReadFile(args[1])) {
+			return
+		}
+	}
+	ts.Fatalf("%d times in a row %s had no match for %s", tries, args[1], pattern)
+}
+
 // await FILE REGEXP
 func await(ts *testscript.TestScript, args []string) {
 	ts.Check(want(args, 2, "await FILE REGEXP"))
