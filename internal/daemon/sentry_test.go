@@ -186,6 +186,8 @@ func TestAWindowWithAStrangerOnTheBoardDoesNotCount(t *testing.T) {
 		sim.Spawn(hostsim.Process{PID: 4_400_000, Parent: 1, Name: "desktop", UID: 1001}) // on no board
 		return family(sim, caller, func(n int) {
 			switch n {
+			case 3: // the server of MPS, which comes with the first that needs it
+				sim.Spawn(hostsim.Process{PID: 4_500_000, Parent: 1, Name: "nvidia-cuda-mps", UID: 1000, Device: "gpu0"})
 			case 5: // it comes and goes within the window
 				time.AfterFunc(1200*time.Millisecond, sim.Spawn(hostsim.Process{PID: 4_300_001, Parent: 1, Name: "ffmpeg", UID: 1001, Device: "gpu0", Share: 0.3}))
 			case 8: // it stays until the next one's midst

@@ -31,6 +31,12 @@ type boardHeat struct {
 	slow        host.Slowdown // seen
 }
 
+// hear takes what the board tells now. What boards may say in passing must have been said twice.
+func (b *boardHeat) hear(t host.Throttling) {
+	b.slow |= t.Now&^host.SlowChip | t.Now&b.last.Now
+	b.last = t
+}
+
 // watch begins a vigil. The workload does not run yet, unless it is a service.
 func (s *sentry) watch(ctx context.Context) *vigil {
 	ctx, cancel := context.WithCancel(ctx)
@@ -64,9 +70,7 @@ func (v *vigil) feel(ctx context.Context) {
 			b = &boardHeat{first: t}
 			v.boards[g.Info().UUID] = b
 		}
-		// What boards may say in passing must have been said twice.
-		b.slow |= t.Now&^host.SlowChip | t.Now&b.last.Now
-		b.last = t
+		b.hear(t)
 	}
 }
 

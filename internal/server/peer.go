@@ -20,7 +20,7 @@ type Peer struct {
 	UID    uint32
 	GID    uint32
 	Groups []uint32 // supplementary
-	PID    int32    // for log lines only: the process may be long gone
+	PID    int32    // never for what is allowed: the process may be long gone
 }
 
 // In reports whether the peer is a member of a group.
