@@ -178,11 +178,17 @@ const many = "several"
 // fold moves the rows of one day to those of another; a day that then has as many rows as it may have shares one for
 // each profile.
 func (s *savings) fold(from, to string, most int) {
-	rest := slices.DeleteFunc(slices.Clone(s.now.Rows), func(r Saving) bool { return r.Day == from })
-	moved := slices.DeleteFunc(slices.Clone(s.now.Rows), func(r Saving) bool { return r.Day != from })
-	if from == to && len(moved) < most {
+	n := 0
+	for i := range s.now.Rows {
+		if s.now.Rows[i].Day == from {
+			n++
+		}
+	}
+	if n == 0 || from == to && n < most {
 		return
 	}
+	rest := slices.DeleteFunc(slices.Clone(s.now.Rows), func(r Saving) bool { return r.Day == from })
+	moved := slices.DeleteFunc(slices.Clone(s.now.Rows), func(r Saving) bool { return r.Day != from })
 	s.now.Rows = rest
 	for _, r := range moved {
 		r.Day = to

@@ -73,6 +73,7 @@ func endOne(t *testing.T, bin string, sig syscall.Signal, after time.Duration) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- d.Wait() }()
+	t.Cleanup(func() { _ = d.Process.Kill() }) // where the test has ended before it
 	awaitDaemon(t, bin, dir)
 	moving := make(chan struct{})
 	go func() {
@@ -83,6 +84,7 @@ func endOne(t *testing.T, bin string, sig syscall.Signal, after time.Duration) {
 	}()
 	time.Sleep(after)
 	if err := d.Process.Signal(sig); err != nil {
+		<-ended // until then its log is still written
 		t.Fatalf("the daemon ended by itself: %v\n%s", err, log)
 	}
 	select {
@@ -90,6 +92,7 @@ func endOne(t *testing.T, bin string, sig syscall.Signal, after time.Duration) {
 		checkEnd(t, sig, err, log)
 	case <-time.After(patience):
 		_ = d.Process.Kill()
+		<-ended
 		t.Errorf("%v: the daemon has not ended after %v:\n%s", sig, patience, log)
 	}
 	<-moving
