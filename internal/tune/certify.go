@@ -8,16 +8,18 @@ import (
 const (
 	// leastWindows the best state has before it may be certified: one lucky window is no evidence.
 	leastWindows = 3
-	// A state whose speed is within speedErrors standard errors of the floor is measured again if the choice hangs on it,
-	// by more than this part of the band (matters), but at most to so many windows: where exactly the floor lies is not worth
-	// the whole budget.
-	speedErrors      = 2
-	speedWindowsOne  = 10 // on a single axis
+	// A state whose speed is no more than slowErrors standard errors below the floor, or fastErrors above it, is measured again
+	// if the choice hangs on it, by more than this part of the band (matters), but at most to so many windows: where exactly
+	// the floor lies is not worth the whole budget. One that is taken to be fast enough goes on being measured if it is the
+	// best, and is found out; one that is taken to be too slow is never looked at again.
+	slowErrors       = 2.5
+	fastErrors       = 1
+	speedWindowsOne  = 12 // on a single axis
 	speedWindowsMany = 4  // on each of several
 	matters          = 0.5
 	// lenient: a state is too slow if it is below the floor by more than so many standard errors. To refuse a state that is
 	// allowed costs more energy than one that is too slow by a fraction of a per cent costs time.
-	lenient = 0.5
+	lenient = 0.35
 	// far: a rival whose cost is surely higher by so much is not one that could be mistaken for the best.
 	far = 0.03
 	// fasterWindows is how many windows it may take to certify a state that is faster than the best and in the band.
@@ -201,7 +203,7 @@ func (x *search) speedDoubt(best int) int {
 			continue
 		}
 		d, se := x.fit.diff(s, ref, qRate)
-		if math.Abs(d-x.floor) >= speedErrors*se {
+		if d-x.floor >= fastErrors*se || x.floor-d >= slowErrors*se {
 			continue
 		}
 		if x.hangsOn(s, best) {

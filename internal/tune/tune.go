@@ -113,7 +113,7 @@ func (o Objective) cost(rate, watts float64) float64 {
 type Options struct {
 	Objective Objective
 	// MaxSlowdown: 0.10; the least work/s allowed is (1 − MaxSlowdown) × the state found; negative: no slowdown at all. It goes by
-	// the estimate, within half a standard error; where the choice hangs on it, a state near it is measured again.
+	// the estimate, within a part of a standard error; where the choice hangs on it, a state near it is measured again.
 	MaxSlowdown float64
 	AllowRaise  bool          // also try states above the one found
 	MaxWindows  int           // 40 per axis: windows in all, voided ones included
