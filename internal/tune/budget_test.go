@@ -57,12 +57,11 @@ func TestTimeBudgetAndTheFirstTrial(t *testing.T) {
 // An uncertified axis says in words what is in doubt and what would settle it; a certified one says nothing.
 func TestNextStep(t *testing.T) {
 	c := bend(9, 3)
-	trial := lastingTrial(c.trial(5, seeded(0.15)), 30*time.Second)
 	for budget, want := range map[int][]string{
 		4:  {"gpu: ", "have not been measured", "about ", " more windows (", " min)"},
-		14: {"gpu: ", "cannot be told apart yet", "scatters by 1", "more windows ("},
+		14: {"gpu: ", "cannot be told apart yet", "scatters by 2", "more windows ("},
 	} {
-		r := sweepOne(t, c, trial, Options{MaxWindows: budget, MaxSlowdown: ample})
+		r := sweepOne(t, c, lastingTrial(c.trial(5, seeded(0.15)), 30*time.Second), Options{MaxWindows: budget, MaxSlowdown: ample})
 		for _, words := range want {
 			if !strings.Contains(r.Axes[0].NextStep, words) {
 				t.Errorf("after %d windows: %q lacks %q", budget, r.Axes[0].NextStep, words)
