@@ -58,6 +58,10 @@ test: ## all tests that need no root and no VM, with the race detector; those of
 crash: ## end the daemon at every write boundary there is, then restore (CRASH_HOSTS='workstation|amd': only on these)
 	$(GO) test -count=1 -v -tags crash -timeout 30m -run '/($(CRASH_HOSTS))$$|Real' ./test/crash | grep -v '^=== '
 
+.PHONY: journey
+journey: ## sweeps against the truth under 25 lives of noise, and called off at every change they make (10 minutes or more)
+	$(IN_MEMORY) $(GO) test -count=1 -v -tags journey -timeout 60m ./test/journey | grep -v '^=== '
+
 .PHONY: test-systemd
 test-systemd: build ## install, kill, hang, upgrade, remove under a real systemd, in containers (root; CASE=…)
 	@bash test/systemd/run $(CASE)

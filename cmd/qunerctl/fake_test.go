@@ -27,7 +27,7 @@ type daemon struct {
 	qunerv1.UnimplementedAdminServiceServer
 
 	dir     string
-	machine string // "workstation", "vm", "hostile", "brief"
+	machine string // "workstation", "vm", "hostile", "brief", "over", "stuck"
 	deny    error  // what every admin call answers, if anything
 	verdict string // of a sweep
 
@@ -164,7 +164,12 @@ func (d *daemon) Tune(stream grpc.BidiStreamingServer[qunerv1.TuneRequest, quner
 		return d.deny
 	}
 	defer func() {
-		if errors.Is(err, io.EOF) {
+		switch {
+		case errors.Is(err, io.EOF) && d.machine == "over": // it was, when the caller pressed Ctrl-C
+			err = stream.Send(&qunerv1.TuneResponse{Message: &qunerv1.TuneResponse_Report{Report: tuneReport(d.verdict, true)}})
+		case errors.Is(err, io.EOF) && d.machine == "stuck":
+			err = status.Error(codes.Internal, "tune: the host is not back as it was before the sweep: no such luck")
+		case errors.Is(err, io.EOF):
 			err = status.Error(codes.Canceled, "tune: the caller has ended the sweep")
 		}
 		if err != nil || stream.Context().Err() != nil {

@@ -28,8 +28,17 @@ func (s *state) abortSweep(cause error) {
 		return
 	}
 	s.sweep.cancel(cause)
+	s.forgetLoad(s.sweep)
 	s.sweep = nil
 	s.tuned.Running = false
+}
+
+// forgetLoad has the detector begin anew with the profile that was pinned during a sweep: what it saw since was the sweep's
+// own load. What is measured at rest has none.
+func (s *state) forgetLoad(l *lease) {
+	if s.mode.Mode == profiles.ModeAuto && s.profile != profiles.Unknown && !l.idle && !l.floor {
+		s.detector.Assume(s.profile)
+	}
 }
 
 // voidWindow spoils the window that a running sweep measures.
@@ -294,6 +303,7 @@ func (t *sweep) end(ctx context.Context, r *TuneReport) error {
 			s.tuned.LastVerdict = string(r.Verdict())
 			stored = t.keep(ctx, s, r, calledOff)
 		}
+		s.forgetLoad(t.lease)
 		_, err := t.d.apply(ctx, s, t.spec.Caller.author(t.call+", at its end"))
 		t.d.publish(s)
 		if err != nil && (r == nil || off != nil) {

@@ -265,3 +265,68 @@ func (e *ends) kept(before, after picture) {
 		e.t.Errorf("forgotten, and yet: %v", e.sim.Settings())
 	}
 }
+
+// A machine that cannot be put back is never said to be.
+func TestAMachineThatCannotBePutBackIsSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := machine(t, "workstation", 1)
+		before := sim.Digest()
+		d, stop := start(t, sim)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		heal := func() {}
+		w := &work{t: t, sim: sim, boards: []string{"gpu0"}}
+		runs := 0
+		w.event = func(what string) {
+			if what != "a run goes on" {
+				return
+			}
+			if runs++; runs == 4 { // in the second window: the cap is elsewhere
+				heal = sim.FailGPU("*", "set_limit", errors.New("no such luck"))
+				cancel(errCtrlC)
+			}
+		}
+		s := spec()
+		s.NoCPU = true
+		_, err := d.Tune(ctx, s, w)
+		if !errors.Is(err, daemon.ErrNotBack) || !errors.Is(err, errCtrlC) {
+			t.Errorf("%v", err)
+		}
+		if sim.Digest() == before || len(d.Status().Degraded) == 0 {
+			t.Errorf("degraded %v, settings %v", d.Status().Degraded, sim.Settings())
+		}
+		heal()
+		time.Sleep(time.Minute) // what was refused is tried again
+		if sim.Digest() != before {
+			t.Errorf("healed, and yet: %v", sim.Settings())
+		}
+		stop()
+	})
+}
+
+// What a sweep's own load has looked like neither flips the profile after it, nor keeps real work from doing so.
+func TestASweepsOwnLoadIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := machine(t, "workstation", 1)
+		d, stop := start(t, sim)
+		s := spec()
+		s.Apply = false
+		if _, err := d.Tune(t.Context(), s, &work{t: t, sim: sim, boards: []string{"gpu0"}}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Second)
+		if p := d.Status().Profile; p != profiles.Idle {
+			t.Errorf("after the sweep the profile is %s", p)
+		}
+		if _, err := d.Tune(t.Context(), s, &work{t: t, sim: sim, boards: []string{"gpu0"}}); err != nil {
+			t.Fatal(err)
+		}
+		sim.SetLoad("gpu0", 1)
+		time.Sleep(2 * time.Minute)
+		if p := d.Status().Profile; p != profiles.Training {
+			t.Errorf("at work since the sweep: the profile is %s", p)
+		}
+		sim.SetLoad("gpu0", 0)
+		stop()
+	})
+}
