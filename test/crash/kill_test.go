@@ -84,16 +84,14 @@ func endOne(t *testing.T, bin string, sig syscall.Signal, after time.Duration) {
 	}()
 	time.Sleep(after)
 	if err := d.Process.Signal(sig); err != nil {
-		<-ended // until then its log is still written
-		t.Fatalf("the daemon ended by itself: %v\n%s", err, log)
+		t.Fatalf("the daemon ended by itself: %v, %v\n%s", err, <-ended, log) // until then its log is still written
 	}
 	select {
 	case err := <-ended:
 		checkEnd(t, sig, err, log)
 	case <-time.After(patience):
 		_ = d.Process.Kill()
-		<-ended
-		t.Errorf("%v: the daemon has not ended after %v:\n%s", sig, patience, log)
+		t.Errorf("%v: the daemon has not ended after %v, but when killed: %v\n%s", sig, patience, <-ended, log)
 	}
 	<-moving
 	if sig == syscall.SIGKILL || sig == syscall.SIGABRT {
