@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 )
 
@@ -91,7 +92,7 @@ func (r Result) JSON(b Bench, conditions map[string]any) ([]byte, error) {
 		others[name] = map[string]any{"sigma": bySigma(name, first)}
 	}
 	for _, name := range starts() {
-		again[name] = map[string]any{"sigma": bySigma(name, first)}
+		again[strings.ReplaceAll(strings.TrimPrefix(name, "again, "), " ", "_")] = map[string]any{"sigma": bySigma(name, first)}
 	}
 	for _, rate := range b.Rates[1:] {
 		noisy[key(rate)] = map[string]any{"sigma": bySigma(nameCertified, rate)}
