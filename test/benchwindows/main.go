@@ -36,7 +36,9 @@ type figure struct {
 	most      float64 // and at most; negative: no such bar
 }
 
-func (f figure) misses() bool { return f.least > 0 && f.value < f.least || f.most >= 0 && f.value > f.most }
+func (f figure) misses() bool {
+	return f.least > 0 && f.value < f.least || f.most >= 0 && f.value > f.most
+}
 
 // plain is a figure that explains another one.
 func plain(key, name string, value float64, unit string) figure {
