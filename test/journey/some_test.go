@@ -7,7 +7,7 @@ package journey
 // everyday run. The build tag "journey" tries many.
 const (
 	seeds       = 1
-	everyChange = 149
-	everyAccess = 3001
-	everyLast   = 37
+	everyChange = 211
+	everyAccess = 4999
+	everyLast   = 47
 )

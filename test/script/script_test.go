@@ -51,7 +51,7 @@ var update = flag.Bool("update", false, "rewrite the pages in testdata")
 //	become UID CMD…          a program: run CMD with uid and gid UID and no further groups; needs root
 //	serve WORKLOAD WORKERS   a program: a service on the simulated board, with a window a request, until it is terminated
 //	hang-up close|end        a program: a client of a sweep that goes without a word, or with one
-//	counted FILE             a sweep of that service, reported in FILE, has told what the board did in each state
+//	counted CMD…             run a sweep of that service, whose report tells what the board did in each state
 func TestScripts(t *testing.T) {
 	root := workRoot(t)
 	bin := build(t, root)
