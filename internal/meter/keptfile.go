@@ -68,10 +68,10 @@ func (r *resultRecord) shelved(at func(int64) time.Time) shelved {
 // end. The journal's mutex is held.
 func (m *Meter) writeResults(end bool) {
 	j := m.journal
-	results, version := m.kept.snapshot()
-	if !end && j.tells(version) {
+	if !end && j.tells(m.kept.due()) { // asked first: there may be an hour's results, and ten jots a second
 		return
 	}
+	results, version := m.kept.snapshot()
 	data, n, err := m.encodeResults(results)
 	switch {
 	case n > 0:
