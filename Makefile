@@ -59,7 +59,7 @@ crash: ## end the daemon at every write boundary there is, then restore (CRASH_H
 	$(GO) test -count=1 -v -tags crash -timeout 30m -run '/($(CRASH_HOSTS))$$|Real' ./test/crash | grep -v '^=== '
 
 .PHONY: journey
-journey: ## sweeps against the truth under 25 lives of noise, and called off at every change they make (10 minutes or more)
+journey: ## sweeps against the truth under 25 lives of noise, and called off at every change they make (half an hour or more)
 	$(IN_MEMORY) $(GO) test -count=1 -v -tags journey -timeout 60m ./test/journey | grep -v '^=== '
 
 .PHONY: test-systemd
