@@ -47,6 +47,9 @@ type Outcome struct {
 	Flat      bool
 	Certified bool
 	Path      []int // the state it would have chosen after each window
+
+	Tells           bool // of the two figures below: the search of internal/tune does
+	Saved, Slowdown tune.Interval
 }
 
 // Searcher is a search along one curve, the state found being the highest.
@@ -72,6 +75,7 @@ func (c Curve) search(ctx context.Context, prior *tune.Prior, trial tune.Trial, 
 	o.Chosen, o.Windows = x.Chosen, r.Windows
 	o.Flat = x.Verdict == tune.Flat
 	o.Certified = x.Verdict == tune.Interior || x.Verdict == tune.Edge
+	o.Tells, o.Saved, o.Slowdown = true, r.Saved, r.Slowdown
 	return o, nil
 }
 
@@ -85,7 +89,10 @@ type Score struct {
 	WrongCertified float64 `json:"wrong_certified"` // of the certified
 	FlatRecall     float64 `json:"flat_recall"`
 	SlowViolations float64 `json:"slow_violations"`
-	Sweeps         int     `json:"sweeps"` // over curves that are not flat
+	SavedHeld      float64 `json:"saved_held"`    // of the 95 % intervals of the saving, where something else was chosen than found
+	SlowdownHeld   float64 `json:"slowdown_held"` // of those of the slowdown
+	SavedHalf      float64 `json:"saved_half"`    // the mean half-width of the saving's interval
+	Sweeps         int     `json:"sweeps"`        // over curves that are not flat
 
 	ByBudget []float64 `json:"-"` // share in band if the sweep had to end after 1, 2, … windows
 }
@@ -95,6 +102,8 @@ type tally struct {
 	judged, right           int // flat or not
 	sweeps, inBand, windows int
 	certified, wrong, slow  int
+	told, saved, slowdown   int // sweeps that told of a saving, and of these the intervals that hold the truth
+	half                    float64
 	regret                  float64
 	regrets                 []float64
 	byBudget                []int
@@ -139,6 +148,7 @@ func (t *tally) add(c Curve, o Outcome) {
 	if !c.allowed(o.Chosen) {
 		t.slow++
 	}
+	t.tell(c, o)
 	if len(o.Path) == 0 {
 		return
 	}
@@ -156,15 +166,34 @@ func (t *tally) add(c Curve, o Outcome) {
 	}
 }
 
+// tell holds what the search told of its choice against the curve. A spread that is not known yet bounds nothing, and is none.
+func (t *tally) tell(c Curve, o Outcome) {
+	if !o.Tells || o.Chosen == c.top() || math.IsInf(o.Saved.Low, 0) {
+		return
+	}
+	holds := func(i tune.Interval, truth float64) int {
+		if i.Low-1e-9 <= truth && truth <= i.High+1e-9 { // work/s without noise is told to the last digit
+			return 1
+		}
+		return 0
+	}
+	t.told++
+	t.saved += holds(o.Saved, 1-c.cost(o.Chosen)/c.cost(c.top()))
+	t.slowdown += holds(o.Slowdown, 1-c.Rate[o.Chosen]/c.Rate[c.top()])
+	t.half += (o.Saved.High - o.Saved.Low) / 2
+}
+
 // merge takes another tally in.
 func (t *tally) merge(o tally) {
 	for _, v := range [][2]*int{
 		{&t.judged, &o.judged}, {&t.right, &o.right}, {&t.sweeps, &o.sweeps}, {&t.inBand, &o.inBand},
 		{&t.windows, &o.windows}, {&t.certified, &o.certified}, {&t.wrong, &o.wrong}, {&t.slow, &o.slow},
+		{&t.told, &o.told}, {&t.saved, &o.saved}, {&t.slowdown, &o.slowdown},
 	} {
 		*v[0] += *v[1]
 	}
 	t.regret += o.regret
+	t.half += o.half
 	t.regrets = append(t.regrets, o.regrets...)
 	if t.byBudget == nil {
 		t.byBudget = slices.Clone(o.byBudget)
@@ -193,6 +222,7 @@ func (t *tally) score() Score {
 		InBand: share(t.inBand, t.sweeps), MeanWindows: share(t.windows, t.sweeps), Sweeps: t.sweeps,
 		Certified: share(t.certified, t.sweeps), WrongCertified: share(t.wrong, t.certified),
 		SlowViolations: share(t.slow, t.sweeps), FlatRecall: 1,
+		SavedHeld: share(t.saved, t.told), SlowdownHeld: share(t.slowdown, t.told), SavedHalf: t.half / float64(max(t.told, 1)),
 	}
 	if t.judged > 0 {
 		s.FlatRecall = share(t.right, t.judged)

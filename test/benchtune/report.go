@@ -46,13 +46,13 @@ func (r Result) Print(out io.Writer, b Bench) {
 	for _, rate := range b.Rates {
 		fmt.Fprintf(out, "\nNoise: %s\n", Model(rate))
 		w := tabwriter.NewWriter(out, 0, 8, 2, ' ', tabwriter.AlignRight)
-		fmt.Fprintln(w, "σ\tsearch\tin band\twindows\tregret\tp99\tcertified\twrong\tflat recall\ttoo slow\t")
+		fmt.Fprintln(w, "σ\tsearch\tin band\twindows\tregret\tp99\tcertified\twrong\tflat recall\ttoo slow\tsaving held\t± \tslowdown held\t")
 		for _, sigma := range b.Sigmas {
 			for _, name := range names() {
 				s := r.Scores[Cell{name, sigma, rate}]
-				fmt.Fprintf(w, "%g %%\t%s\t%.2f %%\t%.1f\t%.3f %%\t%.2f %%\t%.1f %%\t%.2f %%\t%.1f %%\t%.2f %%\t\n",
+				fmt.Fprintf(w, "%g %%\t%s\t%.2f %%\t%.1f\t%.3f %%\t%.2f %%\t%.1f %%\t%.2f %%\t%.1f %%\t%.2f %%\t%.1f %%\t%.1f %%\t%.1f %%\t\n",
 					sigma, name, 100*s.InBand, s.MeanWindows, 100*s.MeanRegret, 100*s.P99Regret,
-					100*s.Certified, 100*s.WrongCertified, 100*s.FlatRecall, 100*s.SlowViolations)
+					100*s.Certified, 100*s.WrongCertified, 100*s.FlatRecall, 100*s.SlowViolations, 100*s.SavedHeld, 100*s.SavedHalf, 100*s.SlowdownHeld)
 			}
 		}
 		_ = w.Flush() // a terminal that is gone has nobody to tell
