@@ -58,7 +58,7 @@ func (x *search) again(ctx context.Context) error {
 			next = x.next()
 		}
 		if next == Nothing {
-			next = x.doubt()
+			next = x.wanted()
 		}
 		if next == Nothing {
 			x.held = true

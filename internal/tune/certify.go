@@ -30,7 +30,7 @@ const (
 	// A certificate is sought after every window, and sooner or later one would be found by luck. A look may spend this part
 	// (looks) of the error allowed, and after more than firstLooks windows less and less. Measured where states lie just
 	// outside the band, the worst there is: at most 5 % of certificates are wrong.
-	looks      = 0.37
+	looks      = 0.40
 	firstLooks = 8
 )
 
@@ -86,7 +86,7 @@ func (x *search) rivals(c int) []int {
 
 // critical is the t value of one of n comparisons that must hold together (Bonferroni), df degrees of freedom.
 func (x *search) critical(n int, df float64) float64 {
-	spend := looks / float64(max(n, 1)) / max(1, float64(len(x.ws)-x.carried)/firstLooks)
+	spend := looks / float64(max(n, 1)) / max(1, float64(len(x.ws)-x.carried-x.decided)/firstLooks)
 	return x.quantile(1-(1-x.opts.Confidence)*spend, df)
 }
 
@@ -146,7 +146,7 @@ func (x *search) refine(ctx context.Context) error {
 		x.phase = PhaseRefine
 	}
 	for {
-		s := x.doubt()
+		s := x.wanted()
 		if s == Nothing {
 			return nil
 		}
@@ -177,6 +177,20 @@ func (x *search) doubt() int {
 		return s
 	}
 	return x.fasterDoubt(best)
+}
+
+// wanted is the state to measure next: one in doubt, or, once another one is chosen, the state found before the sweep, until it
+// has windows enough to tell by how much the choice is better. Nothing if there is no more to know.
+func (x *search) wanted() int {
+	if s := x.doubt(); s != Nothing {
+		return s
+	}
+	found := x.found()
+	if x.rep[x.ref] != found || x.fit.n[found] >= leastWindows || x.rep[x.choose()] == found {
+		return Nothing
+	}
+	x.decided++
+	return x.axis.Found
 }
 
 // lesser is the one of two states with fewer windows.

@@ -26,24 +26,34 @@ func tilted(seed uint64, sigma float64) ([]Axis, Trial) {
 	}
 }
 
-// When the second axis is set, the first one's optimum is elsewhere: that is seen, followed and told.
+// When the second axis is set, the first one's optimum is elsewhere: that is seen, followed and told. Noise hides it
+// seldom.
 func TestTheCornerIsChecked(t *testing.T) {
-	for seed, sigma := range []float64{0, 0.002, 0.005, 0.01} {
-		axes, trial := tilted(uint64(seed), sigma)
-		var beside int
-		r, err := Sweep(t.Context(), axes, trial, Options{MaxSlowdown: ample, Progress: func(p Progress) {
-			if p.Phase == PhaseCorner {
-				beside++
+	const seeds = 40
+	for sigma, most := range map[float64]int{0: 0, 0.002: 0, 0.005: 0, 0.01: 3} {
+		missed := 0
+		for seed := range uint64(seeds) {
+			axes, trial := tilted(seed, sigma)
+			var beside int
+			r, err := Sweep(t.Context(), axes, trial, Options{MaxSlowdown: ample, Progress: func(p Progress) {
+				if p.Phase == PhaseCorner {
+					beside++
+				}
+			}})
+			if err != nil {
+				t.Fatal(err)
 			}
-		}})
-		if err != nil {
-			t.Fatal(err)
+			want := "gpu from e to " + axes[0].States[r.Chosen[0]]
+			if r.Chosen[1] != 0 || r.Chosen[0] > 3 || !strings.Contains(r.Note, want) {
+				missed++
+				t.Logf("σ %v, seed %d: chosen %v, %d windows beside the corner, note %q", sigma, seed, r.Chosen, beside, r.Note)
+			}
+			if beside == 0 || beside > 12 || r.Axes[0].Chosen != r.Chosen[0] {
+				t.Errorf("σ %v, seed %d: %d windows beside the corner; axis says %d, sweep %d", sigma, seed, beside, r.Axes[0].Chosen, r.Chosen[0])
+			}
 		}
-		if r.Chosen[1] != 0 || r.Chosen[0] > 3 || beside == 0 || beside > 10 {
-			t.Errorf("σ %v: chosen %v, %d windows beside the corner", sigma, r.Chosen, beside)
-		}
-		if want := "gpu from e to " + axes[0].States[r.Chosen[0]]; !strings.Contains(r.Note, want) || r.Axes[0].Chosen != r.Chosen[0] {
-			t.Errorf("note %q lacks %q; axis says %d", r.Note, want, r.Axes[0].Chosen)
+		if missed > most {
+			t.Errorf("σ %v: missed in %d of %d sweeps", sigma, missed, seeds)
 		}
 	}
 }

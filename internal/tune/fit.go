@@ -48,6 +48,7 @@ type fit struct {
 	mean []figures // per state, at the sweep's mean time
 	at   []float64 // mean time of a state's windows
 	mid  float64   // mean time of all windows
+	own  []figures // per state, sum of the squares by which its windows stray from its mean
 	s2   figures   // pooled variance of one window
 	df   float64   // degrees of freedom of s2
 	sxx  float64   // spread of time within states that the drift was fitted from; 0 if none was taken out
@@ -60,7 +61,7 @@ const driftLevel = 0.001
 
 // fitWindows fits states 0…n−1; rep maps a state to the one that stands for its group.
 func fitWindows(ws []window, rep []int) fit {
-	f := fit{n: make([]int, len(rep)), mean: make([]figures, len(rep)), at: make([]float64, len(rep))}
+	f := fit{n: make([]int, len(rep)), mean: make([]figures, len(rep)), at: make([]float64, len(rep)), own: make([]figures, len(rep))}
 	for _, w := range ws {
 		s := rep[w.state]
 		f.n[s]++
@@ -98,14 +99,23 @@ func fitWindows(ws []window, rep []int) fit {
 			f.s2[q] = syy[q] / f.df
 		}
 	}
-	f.detrend(sxx, sxy, syy)
+	slope := f.detrend(sxx, sxy, syy)
+	for _, w := range ws {
+		s := rep[w.state]
+		for q, v := range w.y {
+			f.own[s][q] += sq(v - f.mean[s][q] - slope[q]*(w.at-f.mid))
+		}
+	}
 	return f
 }
 
-// detrend takes a common linear drift out of the means if the work/s or the watts of repeated states show one.
-func (f *fit) detrend(sxx float64, sxy, syy figures) {
+func sq(x float64) float64 { return x * x }
+
+// detrend takes a common linear drift out of the means if the work/s or the watts of repeated states show one. It returns what
+// it took.
+func (f *fit) detrend(sxx float64, sxy, syy figures) figures {
 	if f.df < 2 || sxx == 0 {
-		return
+		return figures{}
 	}
 	f.df-- // looking for the drift costs it, found or not
 	limit, shown := tQuantile(1-driftLevel/2, f.df), false
@@ -118,7 +128,7 @@ func (f *fit) detrend(sxx float64, sxy, syy figures) {
 		shown = shown || math.Abs(slope[q]) > limit*math.Sqrt(rest[q]/sxx)
 	}
 	if !shown {
-		return
+		return figures{}
 	}
 	f.sxx, f.s2 = sxx, rest
 	for s, n := range f.n {
@@ -128,6 +138,7 @@ func (f *fit) detrend(sxx float64, sxy, syy figures) {
 			}
 		}
 	}
+	return slope
 }
 
 // diff is the difference of two states' means (the logarithm of their ratio) and its standard error.
@@ -140,6 +151,31 @@ func (f *fit) diff(a, b int, q quantity) (d, se float64) {
 		v += (f.at[a] - f.at[b]) * (f.at[a] - f.at[b]) / f.sxx
 	}
 	return f.mean[a][q] - f.mean[b][q], math.Sqrt(f.s2[q] * v)
+}
+
+// apart is diff with each state's own spread, and its degrees of freedom (Welch, Satterthwaite): a board that its cap holds
+// back scatters less than one that is not held back. Of a state with a single window nothing is known but what the others
+// scatter by.
+func (f *fit) apart(a, b int, q quantity) (d, se, df float64) {
+	d, _ = f.diff(a, b, q)
+	var v, share float64
+	for _, s := range [...]int{a, b} {
+		one, known := f.s2[q]/float64(f.n[s]), 1.0
+		if f.n[s] > 1 {
+			known = float64(f.n[s] - 1)
+			one = f.own[s][q] / known / float64(f.n[s])
+		}
+		v += one
+		share += sq(one) / known
+	}
+	df = f.df
+	if share > 0 {
+		df = max(1, sq(v)/share)
+	}
+	if f.sxx > 0 {
+		v += f.s2[q] * sq(f.at[a]-f.at[b]) / f.sxx
+	}
+	return d, math.Sqrt(v), df
 }
 
 // se is the standard error of one state's mean.

@@ -199,7 +199,7 @@ func (x *search) shares(chosen, found int) (saved, slowdown Interval) {
 		return unknown, unknown
 	}
 	lost := func(q quantity) Interval {
-		d, se := x.fit.diff(x.rep[chosen], x.rep[found], q)
+		d, se, df := x.fit.apart(x.rep[chosen], x.rep[found], q)
 		switch {
 		case x.rep[chosen] == x.rep[found]: // exactly nothing was lost or saved
 			return Interval{}
@@ -208,7 +208,7 @@ func (x *search) shares(chosen, found int) (saved, slowdown Interval) {
 		case x.fit.df < 1:
 			return Interval{-math.Expm1(d), math.Inf(-1), 1}
 		}
-		half := x.quantile((1+x.opts.Confidence)/2, x.fit.df) * se
+		half := x.quantile((1+x.opts.Confidence)/2, df) * se
 		return Interval{-math.Expm1(d), -math.Expm1(d + half), -math.Expm1(d - half)}
 	}
 	return lost(qJoules), lost(qRate)

@@ -25,6 +25,7 @@ type search struct {
 	phase    Phase
 	ws       []window
 	carried  int      // how many of them were there before this search
+	decided  int      // how many were taken when the choice was made, for the saving
 	voids    []int    // voided windows per state
 	rep      []int    // the combination that stands for a combination's group of the same measured power
 	skipped  []string // why a state was not measured
