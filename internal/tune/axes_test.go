@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// twoAxes is a host whose joules per work is best at (gpu 2, package 1), with the faster state 3 of the gpu in the band.
+// twoAxes is a host whose joules per work is best at (gpu 2, package 1), with the faster state 3 of the gpu in the band, but
+// not in the half of it that is one axis's part: what both might give away for speed would leave the band.
 func twoAxes(seed uint64, sigma float64) ([]Axis, Trial) {
 	gpu, cpu := bend(6, 2), bend(4, 1)
 	rng := rand.New(rand.NewPCG(seed, 2))
@@ -32,17 +33,17 @@ func TestAxesAreSearchedInTurn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(r.Chosen, []int{3, 1}) || r.Note == "" {
+	if !slices.Equal(r.Chosen, []int{2, 1}) || r.Note == "" {
 		t.Errorf("chosen %v, note %q", r.Chosen, r.Note)
 	}
 	second := slices.IndexFunc(seen, func(s []int) bool { return s[0] != seen[0][0] && s[1] != 3 })
 	for i, s := range seen {
-		if held := i < second && s[1] == 3 || i >= second && (s[0] == 3 || s[1] == 3); !held {
+		if held := i < second && s[1] == 3 || i >= second && (s[0] == 2 || s[1] == 3); !held {
 			t.Errorf("window %d in state %v: more than one axis was moved", i, s)
 		}
 	}
 	found, _ := trial(t.Context(), []int{5, 3})
-	chosen, _ := trial(t.Context(), []int{3, 1})
+	chosen, _ := trial(t.Context(), []int{2, 1})
 	saved := 1 - (chosen.Joules/chosen.Work)/(found.Joules/found.Work)
 	slow := 1 - chosen.Work/found.Work
 	if math.Abs(r.Saved.Value-saved) > 1e-9 || math.Abs(r.Slowdown.Value-slow) > 1e-9 {

@@ -108,8 +108,15 @@ func (x *search) margin(c, s int, t float64) float64 {
 	return math.Log1p(Band) - d - t*se
 }
 
+// leeway is how much more (in ln of cost) a state may cost that is taken because it is faster: on all axes together, no more
+// than the band.
+func (x *search) leeway() float64 { return math.Log1p(Band) / float64(len(x.axes)) }
+
 // certified tells whether the interval of c's cost against every rival's stays inside the band.
-func (x *search) certified(c int) bool {
+func (x *search) certified(c int) bool { return x.within(c, math.Log1p(Band)) }
+
+// within tells whether the interval of c's cost against every rival's stays below so much more (in ln).
+func (x *search) within(c int, more float64) bool {
 	if x.top == 0 && x.fit.n[c] > 0 {
 		return true // there is nothing to choose
 	}
@@ -119,7 +126,7 @@ func (x *search) certified(c int) bool {
 	rivals := x.rivals(c)
 	t := x.critical(x.contenders(c, rivals), x.fit.df)
 	for _, s := range rivals {
-		if !(x.margin(c, s, t) >= 0) {
+		if !(x.margin(c, s, t) >= math.Log1p(Band)-more) {
 			return false
 		}
 	}
@@ -246,8 +253,8 @@ func (x *search) hangsOn(s, best int) bool {
 // what is estimated now, certify it.
 func (x *search) fasterDoubt(best int) int {
 	for _, s := range x.rivals(best) {
-		if cost, _ := x.fit.diff(s, best, qCost); cost > math.Log1p(Band) ||
-			!x.faster(s, best) || x.certified(s) {
+		if cost, _ := x.fit.diff(s, best, qCost); cost > x.leeway() ||
+			!x.faster(s, best) || x.within(s, x.leeway()) {
 			continue
 		}
 		rivals := x.rivals(s)
@@ -255,7 +262,7 @@ func (x *search) fasterDoubt(best int) int {
 		for _, r := range rivals {
 			d, _ := x.fit.diff(s, r, qCost)
 			v := 1/float64(max(x.fit.n[s], fasterWindows)) + 1/float64(max(x.fit.n[r], fasterWindows))
-			within = within && d+t*math.Sqrt(x.fit.s2[qCost]*v) <= math.Log1p(Band)
+			within = within && d+t*math.Sqrt(x.fit.s2[qCost]*v) <= x.leeway()
 			if m := x.margin(s, r, t); m < worst {
 				worst, blocker = m, r
 			}
@@ -283,7 +290,7 @@ func (x *search) choose() int {
 	state := x.best()
 	certified := x.certified(state)
 	for s := range x.states() {
-		if x.allowed(s) && x.certified(s) && (!certified || x.faster(s, state)) {
+		if x.allowed(s) && (!certified && x.certified(s) || x.within(s, x.leeway()) && x.faster(s, state)) {
 			state, certified = s, true
 		}
 	}
