@@ -27,8 +27,9 @@ func (m *Meter) Suspend(ctx context.Context) {
 	}
 	m.journal.mu.Lock()
 	m.writeResults(true)
+	stale := m.journal.written // it may name windows that have just ended
 	m.journal.mu.Unlock()
-	if m.OpenCount() > 0 {
+	if m.OpenCount() > 0 || stale {
 		m.beat(ctx)
 		m.writeJournal(ctx)
 	}

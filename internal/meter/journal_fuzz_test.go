@@ -162,3 +162,43 @@ func FuzzResults(f *testing.F) {
 		}
 	})
 }
+
+// A device that has been measured for half a year, under one condition, hands its windows over as any other does.
+func TestJournalOfHalfAYearIsTakenUp(t *testing.T) {
+	const halfYear = 180 * 24 * time.Hour
+	tr := journalTree(t)
+	tr.h.Clock = func() time.Duration { return 2 * halfYear }
+	m := journaled(t, tr)
+	if _, err := m.Open(context.Background(), OpenRequest{Name: "a", Exact: true}); err != nil {
+		t.Fatal(err)
+	}
+	r, windows := m.record(context.Background())
+	r.Windows = windows
+	for i := range r.Devices {
+		d := &r.Devices[i]
+		d.Totals[5] = float64(halfYear)
+		d.Epochs[0].At = int64(halfYear)
+	}
+	if err := r.check(testBoot, int64(m.host.Monotonic())); err != nil || len(r.Devices) == 0 {
+		t.Errorf("%d devices: %v", len(r.Devices), err)
+	}
+}
+
+// A window that ends just before the meter does is not written down as open, even where its result has no room.
+func TestWindowThatEndsJustBeforeTheMeterStaysEnded(t *testing.T) {
+	ctx := context.Background()
+	tr := journalTree(t)
+	m := journaled(t, tr)
+	w, err := m.Open(ctx, OpenRequest{Name: "a", Exact: true, Detached: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.writeJournal(ctx)
+	if _, err := w.Close(ctx, CloseRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	m.Suspend(ctx)
+	if tr.h.Run.Exists("quner-admin/windows.json") || !tr.h.Run.Exists("quner-admin/results.json") {
+		t.Error("it is written down as open, or its result is not")
+	}
+}

@@ -106,7 +106,7 @@ func (m *Meter) encodeResults(results []shelved) (data []byte, n int, err error)
 	}
 	var lines []line
 	for _, s := range inTurn(results) {
-		text, failed := json.Marshal(s.record(ns))
+		text, failed := s.encode(ns, int64(clock))
 		if failed != nil {
 			m.log.Debug("result is not written down", "window", s.ID, "err", failed)
 			continue
@@ -127,6 +127,17 @@ func (m *Meter) encodeResults(results []shelved) (data []byte, n int, err error)
 	}
 	data = slices.Concat(bytes.TrimSuffix(head, []byte("]}")), bytes.Join(texts, []byte(",")), []byte("]}\n"))
 	return data, len(lines), err
+}
+
+// encode writes one result down, unless whoever reads the file would refuse it: that would cost all others too.
+func (s *shelved) encode(ns func(time.Time) int64, clock int64) ([]byte, error) {
+	r := s.record(ns)
+	c := checker{now: clock}
+	c.result(&r, map[string]bool{})
+	if c.err != nil {
+		return nil, c.err
+	}
+	return json.Marshal(r)
 }
 
 // inTurn sorts results so that those that are due come first, and of each owner in turn the newest: who has many cannot
@@ -208,7 +219,7 @@ func (c *checker) result(r *resultRecord, ids map[string]bool) {
 	c.figures(w.Method, w.Coverage, w.Duration, w.MaxGap, w.Reasons)
 	c.want(len(w.Backend) <= 200, "backend")
 	c.energies(w.Energy, w.HalfWidth, w.UpperBound, w.Gross, w.Floor, w.Platform)
-	c.finite("per unit", w.PerUnit, w.PerUnitHalfWidth)
+	c.want(!math.IsNaN(w.PerUnit+w.PerUnitHalfWidth) && !math.IsInf(w.PerUnit+w.PerUnitHalfWidth, 0), "per unit")
 	for i := range w.Devices {
 		d := &w.Devices[i]
 		c.want(d.Device != "" && len(d.Device) <= 200 && len(d.Label) <= 200 && len(d.FloorFrom) <= 64<<10 && len(d.Backend) <= 64, "device")
@@ -244,9 +255,9 @@ func (c *checker) figures(m Method, coverage float64, lasted, gap time.Duration,
 	}
 }
 
-// energies wants amounts that can be added up by the thousand.
+// energies wants amounts that can be added up by the hundred: each is less than a rack draws in a month.
 func (c *checker) energies(all ...unit.Energy) {
 	for _, e := range all {
-		c.want(e > -1<<52 && e < 1<<52, "energy")
+		c.want(e > -1<<56 && e < 1<<56, "energy")
 	}
 }

@@ -3,6 +3,7 @@ package meter_test
 import (
 	"context"
 	"errors"
+	"math"
 	"os"
 	"reflect"
 	"strings"
@@ -299,6 +300,35 @@ func TestWindowOpenedJustBeforeTheEndIsTakenUp(t *testing.T) {
 			time.Sleep(time.Second)
 			if _, err := os.Stat(file); err != nil {
 				t.Errorf("after a heartbeat: %v", err)
+			}
+		})
+	})
+}
+
+// Whatever figures a caller brings about, the results of all others outlive the meter, and the caller's too.
+func TestOddFiguresCostNoOtherResult(t *testing.T) {
+	lives(t, "workstation", func(t *testing.T, sim *hostsim.Sim) {
+		ctx, me, odd := context.Background(), meter.Viewer{UID: 7, Exact: true}, meter.Viewer{UID: 8, Exact: true}
+		var id string
+		live(t, sim, true, func(r *rig) {
+			id = r.open(meter.OpenRequest{Owner: 7, Exact: true, Detached: true, Limit: time.Second}).ID()
+			time.Sleep(2 * time.Second)
+			for work, known := range map[float64]bool{1e-30: true, 1e-300: true, 5e-324: false, 1.7e308: true, 1e308: true} {
+				w := r.open(meter.OpenRequest{Owner: 8, Exact: true, Unit: "token"})
+				time.Sleep(time.Second)
+				if res := r.close(w, meter.CloseRequest{Work: work}); res.HasPerUnit != known || math.IsInf(res.PerUnit, 0) {
+					t.Errorf("work %g: %g J a unit, known: %t", work, res.PerUnit, res.HasPerUnit)
+				}
+			}
+		})
+		live(t, sim, false, func(r *rig) {
+			if kept, _ := r.Kept(odd); len(kept) != 5 {
+				t.Errorf("kept of the odd results: %d", len(kept))
+			} else if sum := meter.SumOf([]meter.Result{kept[0].Result, kept[1].Result, kept[2].Result, kept[3].Result, kept[4].Result}); math.IsInf(sum.Work, 0) {
+				t.Errorf("sum %+v", sum)
+			}
+			if _, err := r.CloseDetached(ctx, id, me, meter.CloseRequest{}); err != nil {
+				t.Errorf("the other's: %v", err)
 			}
 		})
 	})

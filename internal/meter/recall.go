@@ -165,9 +165,9 @@ func (p *part) resume(r *partRecord, at func(int64) time.Time) {
 
 // What a journal may hold.
 const (
-	maxRecords = 65536 // windows
-	maxParts   = 256   // of a window, and devices in all
-	maxNS      = 1 << 53
+	maxRecords = 65536   // windows
+	maxParts   = 256     // of a window, and devices in all
+	maxNS      = 1 << 60 // 36 years: what has been measured is a sum over the lives of all daemons of a boot
 )
 
 var errRecord = errors.New("not what a meter writes")

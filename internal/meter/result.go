@@ -51,9 +51,7 @@ func (res *Result) count(work, hint float64) {
 		res.estimate(unit.FromJoules(joules))
 	}
 	if work > 0 && res.Method != Unknown {
-		res.HasPerUnit = true
-		res.PerUnit = res.Energy.Joules() / work
-		res.PerUnitHalfWidth = res.HalfWidth.Joules() / work
+		res.PerUnit, res.PerUnitHalfWidth, res.HasPerUnit = perUnit(res.Energy, res.HalfWidth, work)
 	}
 }
 

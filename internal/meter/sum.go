@@ -77,9 +77,18 @@ func SumOf(results []Result) Sum {
 	s.HalfWidth = root(edges + clocks + squares(floors) + squares(gains))
 	s.UpperBound = max(0, s.Energy+s.HalfWidth+unseenMost)
 	if s.HasPerUnit = s.Known && s.Unmeasured == 0 && s.Work > 0; s.HasPerUnit {
-		s.PerUnit, s.PerUnitHalfWidth = s.Energy.Joules()/s.Work, s.HalfWidth.Joules()/s.Work
+		s.PerUnit, s.PerUnitHalfWidth, s.HasPerUnit = perUnit(s.Energy, s.HalfWidth, s.Work)
 	}
 	return s
+}
+
+// perUnit divides energy by work. Next to no work has no such figure.
+func perUnit(energy, half unit.Energy, work float64) (joules, halfWidth float64, ok bool) {
+	joules, halfWidth = energy.Joules()/work, half.Joules()/work
+	if math.IsNaN(joules+halfWidth) || math.IsInf(joules, 0) || math.IsInf(halfWidth, 0) {
+		return 0, 0, false
+	}
+	return joules, halfWidth, true
 }
 
 // count adds a window's work, as long as all are counted in one unit.
@@ -91,6 +100,9 @@ func (s *Sum) count(r *Result, first bool) {
 		s.Work, s.Unit = 0, ""
 	default:
 		s.Work += r.Work
+	}
+	if math.IsInf(s.Work, 0) {
+		s.Work, s.Unit = 0, ""
 	}
 }
 
