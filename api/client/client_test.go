@@ -356,11 +356,15 @@ func TestCancelledRequestStillClosesItsWindow(t *testing.T) {
 		t.Fatal(err)
 	}
 	cancel()
-	if _, err := w.Close(ctx, client.CloseOptions{}); err != nil {
+	r, err := w.Close(ctx, client.CloseOptions{})
+	if err != nil {
 		t.Error(err)
 	}
 	if id := <-m.closed; id != "cancelled" {
 		t.Errorf("closed %q", id)
+	}
+	if cost, _, ok := r.Joules(); !ok || cost != 1 {
+		t.Errorf("the daemon told what the request cost, the client %v: %v", r, r.Cause)
 	}
 }
 

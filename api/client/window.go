@@ -102,12 +102,13 @@ func (w *Window) Mark(ctx context.Context, name string) error {
 	return w.client.tolerate(err)
 }
 
-// Close ends the window and returns what it cost. The close reaches the daemon even if ctx is done.
+// Close ends the window and returns what it cost, even if ctx is done: a request that was called off has cost something,
+// too. It waits no longer than Client says.
 func (w *Window) Close(ctx context.Context, o CloseOptions) (Result, error) {
 	if w.cause != nil {
 		return w.unknown(o, w.cause), nil
 	}
-	answer, err := w.command(ctx, closeCommand(w.id, o))
+	answer, err := w.command(context.WithoutCancel(ctx), closeCommand(w.id, o))
 	w.client.untrack(w)
 	if err != nil {
 		return w.unknown(o, w.client.explain(err)), w.client.tolerate(err)

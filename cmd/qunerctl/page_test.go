@@ -48,6 +48,54 @@ func TestVerdictsAreAllInPlainWords(t *testing.T) {
 	}
 }
 
+// What is best where it was found need not be at an end of what the device offers: states above it are not tried.
+func TestTheStateFoundIsNoEndOfTheDevice(t *testing.T) {
+	for _, c := range []struct {
+		found  bool
+		beyond string
+	}{{true, "is the one found"}, {false, "beyond what the device offers"}} {
+		r := &qunerv1.TuneReport{
+			Verdict: "edge",
+			Axes:    []*qunerv1.AxisReport{{Name: "gpu", Verdict: "interior"}, {Name: "governor", Verdict: "edge"}},
+			States: []*qunerv1.StateReport{
+				{Axis: "gpu", State: []string{"200 W"}, Chosen: true},
+				{Axis: "governor", State: []string{"schedutil"}, Chosen: true, Found: c.found},
+			},
+		}
+		if got := verdictWords(r); !strings.Contains(got, c.beyond) {
+			t.Errorf("found %v: %s", c.found, got)
+		}
+	}
+}
+
+func TestWhatIsInDoubtIsSaidOfItsAxisOnce(t *testing.T) {
+	r := &qunerv1.TuneReport{Verdict: "uncertified", MoreWindows: 7, Axes: []*qunerv1.AxisReport{
+		{Name: "gpu", Verdict: "uncertified", NextStep: "gpu: 3 of 9 states have not been measured"},
+	}}
+	if got := verdictWords(r); strings.Count(got, "gpu") != 1 {
+		t.Error(got)
+	}
+}
+
+// Two states that draw the same share their figures, which one window of the one alone could not have given.
+func TestAStateThatIsOneWithAnotherSaysSo(t *testing.T) {
+	r := tuneReport("interior", false)
+	r.States[0].SameAs, r.States[0].Windows = "300 W", 1
+	if got := marks(r, r.States[0], foundStates(r)["gpu"], true); !slices.Contains(got, "draws what 300 W draws") {
+		t.Error(got)
+	}
+}
+
+func TestWorkIsCountedInAnyWord(t *testing.T) {
+	for one, more := range map[string]string{
+		"token": "tokens", "tokens": "tokens", "batch": "batches", "query": "queries", "survey": "surveys", "pass": "passes", "box": "boxes",
+	} {
+		if got := many(one); got != more {
+			t.Errorf("%s: %s", one, got)
+		}
+	}
+}
+
 // constants are the values of a Go file's string constants whose names begin so.
 func constants(t *testing.T, file, prefix string) (values []string) {
 	t.Helper()

@@ -60,7 +60,7 @@ func (a *app) savingsPage(r *qunerv1.SavingsResponse) {
 		a.out.para("", plain, "Saved: "+words+".")
 		return
 	}
-	a.out.para("", plain, "No time has been spent under a certified point yet, so nothing is known to be saved.")
+	a.out.para("", plain, "No time has counted yet: neither rest under a certified idle point, nor a workload that a certified point names and that was metered under that name.")
 }
 
 // savedSumWords is what was saved in all; empty while nothing is known.

@@ -240,7 +240,7 @@ func (s *sweep) window(p *qunerv1.TuneProgress) {
 	if p.Watts != nil && p.JoulesPerWork != nil {
 		line += fmt.Sprintf("  %7.1f W  %9s per %s", p.GetWatts(), perRun(p.GetJoulesPerWork()), s.unit)
 	}
-	line += "  " + rate(p.GetWorkPerSecond(), 0) + " " + s.unit + "s/s"
+	line += "  " + rate(p.GetWorkPerSecond(), 0) + " " + many(s.unit) + "/s"
 	if p.GetBest() != "" {
 		line += "  best " + p.GetBest()
 	}

@@ -145,7 +145,7 @@ func (a *app) stateTable(r *qunerv1.TuneReport, joulesKnown bool) {
 		}
 		rows = append(rows, row)
 	}
-	a.out.table([]string{"LEVERS", "STATE", "JOULES PER " + strings.ToUpper(unitOf(r)), "HOST DRAWS", "DEVICE", strings.ToUpper(unitOf(r)) + "S/S", "WINDOWS", ""}, rows)
+	a.out.table([]string{"LEVERS", "STATE", "JOULES PER " + strings.ToUpper(unitOf(r)), "HOST DRAWS", "DEVICE", strings.ToUpper(many(unitOf(r))) + "/S", "WINDOWS", ""}, rows)
 }
 
 // axisOf names the axis of a state where there are several.
@@ -202,6 +202,7 @@ func marks(r *qunerv1.TuneReport, s, found *qunerv1.StateReport, joulesKnown boo
 		{surely, "too slow"}, {slow && !surely, "maybe too slow"},
 		{s.GetInBand() && joulesKnown && r.GetVerdict() != "flat" && s.JoulesPerWorkHalfWidth != nil, "in band"},
 		{noInterval(s), "1 window"},
+		{measured && s.GetSameAs() != "", "draws what " + s.GetSameAs() + " draws"}, // the figures are of both together
 	} {
 		if m.is {
 			words = append(words, m.word)

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -51,6 +52,9 @@ func verdictWords(r *qunerv1.TuneReport) string {
 	case "interior":
 		return "The best " + what + " lies inside the range: both ends do less work per joule."
 	case "edge":
+		if !moreBeyond(r) {
+			return "The best " + what + " is the one found, at an end of what may be set here."
+		}
 		return "The best " + what + " is at an end of the range; the optimum may lie beyond what the device offers."
 	case "flat":
 		return "The levers make no difference to this workload: nothing is chosen, and they stay as found."
@@ -64,7 +68,7 @@ func verdictWords(r *qunerv1.TuneReport) string {
 		}
 		for _, axis := range r.GetAxes() {
 			if step := axis.GetNextStep(); step != "" && axis.GetStopped() == "" {
-				s += "; " + axis.GetName() + ": " + step
+				s += "; " + step
 			}
 		}
 		return s + "."
@@ -73,6 +77,16 @@ func verdictWords(r *qunerv1.TuneReport) string {
 	default:
 		return "Verdict: " + r.GetVerdict() + "."
 	}
+}
+
+// moreBeyond tells whether a lever that was moved ended where what it can be set to ends. One that was left as found need
+// not have: a state above that is not tried.
+func moreBeyond(r *qunerv1.TuneReport) bool {
+	return len(r.GetStates()) == 0 || slices.ContainsFunc(r.GetAxes(), func(axis *qunerv1.AxisReport) bool {
+		return axis.GetVerdict() == "edge" && slices.ContainsFunc(r.GetStates(), func(s *qunerv1.StateReport) bool {
+			return s.GetAxis() == axis.GetName() && s.GetChosen() && !s.GetFound()
+		})
+	})
 }
 
 // stoppedWords say why a sweep was not gone on with after its first look; empty if it was.

@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -139,7 +140,23 @@ func plural(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
 	}
-	return strconv.Itoa(n) + " " + thing + "s"
+	return strconv.Itoa(n) + " " + many(thing)
+}
+
+// many is "windows", "batches", "queries": what a person counts work in is any word.
+func many(thing string) string {
+	ends := func(with ...string) bool {
+		return slices.ContainsFunc(with, func(end string) bool { return strings.HasSuffix(strings.ToLower(thing), end) })
+	}
+	switch {
+	case ends("s") && !ends("ss"): // they are many already
+		return thing
+	case ends("ss", "x", "z", "ch", "sh"):
+		return thing + "es"
+	case ends("y") && !ends("ay", "ey", "oy", "uy"):
+		return thing[:len(thing)-1] + "ies"
+	}
+	return thing + "s"
 }
 
 // short cuts a board's UUID to what tells two boards of one machine apart.

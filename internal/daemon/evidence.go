@@ -23,7 +23,7 @@ func (t *sweep) tunedPoint(s *state, r *TuneReport) profiles.TunedPoint {
 		Units:   units,
 		Profile: t.spec.Profile, Workload: t.spec.Workload, PowerSource: profiles.PowerSource(t.d.host),
 		Point: r.Chosen, Verdict: string(r.Verdict()), Certified: r.Certified(), Objective: res.Objective.String(),
-		Saving: res.Saved.Value, SavingHalfWidth: (res.Saved.High - res.Saved.Low) / 2, Slowdown: res.Slowdown.Value,
+		Saving: res.Saved.Value, SavingHalfWidth: res.Saved.Half(), Slowdown: res.Slowdown.Value,
 		Windows: res.Windows, Energy: r.Energy, TunedAt: time.Now(),
 		Hard: s.print.Hard.Key(), Soft: s.print.Soft.Key(),
 		Evidence: t.evidence(s.print, r),
@@ -33,7 +33,7 @@ func (t *sweep) tunedPoint(s *state, r *TuneReport) profiles.TunedPoint {
 func (t *sweep) evidence(here profiles.Fingerprint, r *TuneReport) profiles.Evidence {
 	res := r.Result
 	e := profiles.Evidence{
-		UID: t.spec.WorkloadUID, WorkUnit: cmp.Or(t.spec.WorkUnit, "run"), SlowdownHalfWidth: known((res.Slowdown.High - res.Slowdown.Low) / 2),
+		UID: t.spec.WorkloadUID, WorkUnit: cmp.Or(t.spec.WorkUnit, "run"), SlowdownHalfWidth: known(res.Slowdown.Half()),
 		MaxSlowdown: t.spec.MaxSlowdown, Payback: known(r.Payback()), Base: t.plan.Base, Voided: res.Voided, Watts: known(wattsOf(res)),
 		HardFacts: here.Hard, SoftFacts: here.Soft,
 	}
@@ -76,7 +76,7 @@ func figureOf(i tune.Interval) *profiles.Figure {
 		return nil
 	}
 	f := &profiles.Figure{Value: i.Value}
-	if half := max(i.High-i.Value, i.Value-i.Low); !math.IsInf(half, 0) && !math.IsNaN(half) {
+	if half := i.Half(); !math.IsInf(half, 0) && !math.IsNaN(half) {
 		f.Half = &half
 	}
 	return f

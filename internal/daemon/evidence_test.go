@@ -41,6 +41,9 @@ func TestAPointAndItsEvidenceOnAnotherMachine(t *testing.T) {
 		if p.WorkUnit != "run" || p.MaxSlowdown != 0.1 || !(p.Payback > 0) || !(p.Watts > 100) || len(p.Axes) != 1 {
 			t.Errorf("evidence: %+v", p.Evidence)
 		}
+		if saved, lost := r.Result.Saved.Half(), r.Result.Slowdown.Half(); p.SavingHalfWidth != saved || p.SlowdownHalfWidth != lost || !(saved > 0) {
+			t.Errorf("the report says ± %v and ± %v, the point ± %v and ± %v", saved, lost, p.SavingHalfWidth, p.SlowdownHalfWidth)
+		}
 		windows := 0
 		for _, s := range p.States {
 			windows += s.Windows

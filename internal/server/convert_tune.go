@@ -122,7 +122,7 @@ func statesOut(a tune.AxisResult) []*qunerv1.StateReport {
 }
 
 // half is the larger half of an interval; absent while the interval has no end.
-func half(i tune.Interval) *float64 { return finite(max(i.High-i.Value, i.Value-i.Low)) }
+func half(i tune.Interval) *float64 { return finite(i.Half()) }
 
 // sentences makes whole sentences of notes and joins them.
 func sentences(notes ...string) string {

@@ -22,6 +22,9 @@ const (
 // figure can be; all three are NaN where the figure was not measured.
 type Interval struct{ Value, Low, High float64 }
 
+// Half is the larger half of the interval, which is what is told after a ±; it has no end where the interval has none.
+func (i Interval) Half() float64 { return max(i.High-i.Value, i.Value-i.Low) }
+
 // StateResult is what was measured of one state. States that were found to be one (SameAs) share their windows' figures.
 type StateResult struct {
 	Label         string
