@@ -70,7 +70,7 @@ func (a *app) floorForgetCmd() *cobra.Command {
 			if dryRun {
 				verb = "would be forgotten"
 			}
-			a.out.printf("%s %s.\n", plural(len(answer.GetForgotten()), "floor"), verb)
+			a.out.printf("%s %s%s\n", plural(len(answer.GetForgotten()), "floor"), verb, listed(len(answer.GetForgotten())))
 			a.floorTable(answer.GetForgotten())
 			return nil
 		},

@@ -96,7 +96,7 @@ func (a *app) pointsForgetCmd() *cobra.Command {
 			if dryRun {
 				verb = "would be forgotten"
 			}
-			a.out.printf("%s %s.\n", plural(len(answer.GetForgotten()), "point"), verb)
+			a.out.printf("%s %s%s\n", plural(len(answer.GetForgotten()), "point"), verb, listed(len(answer.GetForgotten())))
 			a.pointTable(answer.GetForgotten())
 			return nil
 		},

@@ -159,6 +159,14 @@ func many(thing string) string {
 	return thing + "s"
 }
 
+// listed ends a sentence about n things that are listed below it.
+func listed(n int) string {
+	if n == 0 {
+		return "."
+	}
+	return ":"
+}
+
 // short cuts a board's UUID to what tells two boards of one machine apart.
 func short(name string) string {
 	return regexp.MustCompile(`((?:GPU|MIG)-[0-9a-fA-F]{8})-[0-9a-fA-F-]{8,}`).ReplaceAllString(name, "$1")
