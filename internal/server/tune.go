@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"regexp"
 	"sync"
 	"time"
@@ -193,6 +192,9 @@ func (w *remoteWorkload) Run(ctx context.Context, r daemon.TuneRun) (daemon.Tune
 // maxStalled is the longest standstill a caller may tell of: a day.
 const maxStalled = 24 * 3600
 
+// leastWork is the least work of a window: what is less, or more than its inverse, could not be compared.
+const leastWork = 1e-140
+
 // workIn reads what a caller says of the window asked for.
 func workIn(f *qunerv1.RunFinished, window int) (daemon.TuneWork, error) {
 	switch {
@@ -200,8 +202,8 @@ func workIn(f *qunerv1.RunFinished, window int) (daemon.TuneWork, error) {
 		return daemon.TuneWork{}, badRequest("window %d has ended, but window %d was asked for", f.GetWindow(), window)
 	case f.GetFailure() != "":
 		return daemon.TuneWork{}, fmt.Errorf("%w: %s", errWorkload, printable(f.GetFailure()))
-	case !(f.GetWork() > 0) || math.IsInf(f.GetWork(), 0):
-		return daemon.TuneWork{}, badRequest("window %d: work %v: allowed is a finite amount above 0", window, f.GetWork())
+	case !(f.GetWork() >= leastWork && f.GetWork() <= 1/leastWork):
+		return daemon.TuneWork{}, badRequest("window %d: work %v: allowed is from %g to %g", window, f.GetWork(), leastWork, 1/leastWork)
 	case !(f.GetStalledS() >= 0 && f.GetStalledS() <= maxStalled):
 		return daemon.TuneWork{}, badRequest("window %d: stalled for %v s: allowed is from 0 to %d", window, f.GetStalledS(), maxStalled)
 	}

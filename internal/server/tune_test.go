@@ -279,12 +279,13 @@ func TestTuneEndsWithABadRun(t *testing.T) {
 		want   codes.Code
 		says   string
 	}{
-		"it failed":     {finished(1, 0, "exit status 3\x1b[2J"), codes.Aborted, "exit status 3?[2J"},
-		"no work":       {finished(1, 0, ""), codes.InvalidArgument, "work 0"},
-		"endless work":  {finished(1, math.Inf(1), ""), codes.InvalidArgument, "work +Inf"},
-		"no number":     {finished(1, math.NaN(), ""), codes.InvalidArgument, "work NaN"},
-		"another's end": {finished(2, 1, ""), codes.InvalidArgument, "window 2 has ended"},
-		"a second go":   {startMessage(&qunerv1.TuneStart{}), codes.InvalidArgument, "only the ends of runs"},
+		"it failed":       {finished(1, 0, "exit status 3\x1b[2J"), codes.Aborted, "exit status 3?[2J"},
+		"no work":         {finished(1, 0, ""), codes.InvalidArgument, "work 0"},
+		"endless work":    {finished(1, math.Inf(1), ""), codes.InvalidArgument, "work +Inf"},
+		"no number":       {finished(1, math.NaN(), ""), codes.InvalidArgument, "work NaN"},
+		"next to no work": {finished(1, 1e-320, ""), codes.InvalidArgument, "work 1e-320"},
+		"another's end":   {finished(2, 1, ""), codes.InvalidArgument, "window 2 has ended"},
+		"a second go":     {startMessage(&qunerv1.TuneStart{}), codes.InvalidArgument, "only the ends of runs"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := start(t, nil)

@@ -199,3 +199,19 @@ func TestNoIntervalNoCertificate(t *testing.T) {
 		}
 	}
 }
+
+// Work of which a float64 holds next to no digits certifies nothing, however well it could be measured.
+func TestWorkBeyondReckoningCertifiesNothing(t *testing.T) {
+	c := bend(9, 4)
+	for _, scale := range []float64{1e-320, 1e-200, 1e200, 1e308} {
+		trial := c.trial(1, noise{joules: 0.002, watts: 0.001})
+		r := sweepOne(t, c, func(ctx context.Context, at []int) (Sample, error) {
+			s, err := trial(ctx, at)
+			s.Work *= scale
+			return s, err
+		}, Options{MaxSlowdown: ample, MaxWindows: 20})
+		if v := r.Axes[0].Verdict; v != NoEnergy && v != Uncertified || r.Voided != r.Windows {
+			t.Errorf("work of 1 is %g: %s, %d of %d windows void", scale, v, r.Voided, r.Windows)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package tune
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -111,13 +112,18 @@ func (x *search) run(ctx context.Context) error {
 	return nil
 }
 
+// leastRate is the least work per second of which squares and logarithms are exact: a float64 has few digits below 1e-307.
+const leastRate = 1e-150
+
 // judge is why a window does not count, "" if it does. A figure that some windows have and this one lacks is a gap.
 func (x *search) judge(s Sample) string {
 	switch {
 	case s.Void != "":
 		return s.Void
-	case !(s.Work > 0 && s.Seconds > 0 && !math.IsInf(s.Work/s.Seconds, 0)):
+	case !(s.Work > 0 && s.Seconds > 0):
 		return "no work"
+	case !(s.Work/s.Seconds >= leastRate && s.Work/s.Seconds <= 1/leastRate):
+		return fmt.Sprintf("work per second of %.3g, which cannot be reckoned with", s.Work/s.Seconds)
 	case x.lit() && !s.hasEnergy():
 		return "no energy"
 	case !x.lit() && s.hasEnergy():
