@@ -120,7 +120,7 @@ func TestASweepFindsAnOptimumThatHasMoved(t *testing.T) {
 	})
 }
 
-// Three axes.
+// Three axes. Two of the governors are so near each other that either may be chosen.
 func TestASearchOfThreeAxesStartsFromItsPoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := machine(t, "workstation")
@@ -129,7 +129,8 @@ func TestASearchOfThreeAxesStartsFromItsPoint(t *testing.T) {
 		first := tuned(t, d, spec, worker{t: t, sim: sim})
 		d, stop = updated(t, sim, stop, "6.1.0", "6.6.0")
 		second := tuned(t, d, spec, worker{t: t, sim: sim})
-		if second.Plan.Prior == nil || second.Result.Windows >= first.Result.Windows || !slices.Equal(second.Result.Chosen, first.Result.Chosen) {
+		then, now := first.Result.Chosen, second.Result.Chosen
+		if second.Plan.Prior == nil || second.Result.Windows >= first.Result.Windows || then[0] != now[0] || then[2] != now[2] || !second.Certified() {
 			t.Errorf("from %+v, chosen %v in %d windows; before %v in %d", second.Plan.Prior, second.Result.Chosen, second.Result.Windows,
 				first.Result.Chosen, first.Result.Windows)
 		}

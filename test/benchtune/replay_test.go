@@ -24,7 +24,7 @@ func TestBars(t *testing.T) {
 		}
 	}
 	// Noise on work/s leaves where the speed floor runs in doubt.
-	if s := r.Scores[Cell{nameCertified, barSigma, 0.5}]; s.InBand < 0.96 || s.MeanWindows > 16 || s.SlowViolations > 0.06 {
+	if s := r.Scores[Cell{nameCertified, barSigma, 0.5}]; s.InBand < 0.96 || s.MeanWindows > 17 || s.SlowViolations > 0.06 {
 		t.Errorf("with noise on work/s: %+v", s)
 	}
 	// From what an earlier sweep has left it takes far fewer windows where that holds, and is as right in any case.
@@ -48,15 +48,15 @@ func TestBars(t *testing.T) {
 func TestSyntheticCurves(t *testing.T) {
 	const each, seeds = 40, 5
 	limits := map[string]struct{ inBand, windows, wrong float64 }{
-		"smooth":                 {0.99, 14, 0.02},
-		"fine grid":              {0.97, 18, 0.05},
-		"finer than an axis":     {0.80, 18, 0.20}, // the best of all points may be none of the 25 that an axis has
+		"smooth":                 {0.99, 15, 0.02},
+		"fine grid":              {0.97, 19, 0.05},
+		"finer than an axis":     {0.80, 19, 0.20}, // the best of all points may be none of the 25 that an axis has
 		"two or three states":    {0.99, 7, 0.02},
 		"caps above do not bind": {0.99, 13, 0.02},
-		"monotone":               {0.98, 10, 0.02},
-		"two optima":             {0.95, 17, 0.05},
+		"monotone":               {0.98, 11, 0.02},
+		"two optima":             {0.95, 18, 0.05},
 		"floor not honoured":     {0.99, 15, 0.02},
-		"noisily published":      {0.98, 14, 0.03},
+		"noisily published":      {0.98, 15, 0.03},
 		"flat":                   {0, 0, 0},
 	}
 	for i, kind := range kinds() {
