@@ -24,6 +24,7 @@ var volatile = []struct {
 	{regexp.MustCompile(`(?m)^(  [a-z]+/\S+) +(under )?[0-9.]+ [mµ]?s.* good\b.*$`), "$1  …"},
 	{regexp.MustCompile(`up [0-9.]+ m?s`), "up # s"},
 	{regexp.MustCompile(`[0-9]+\.[0-9]+ s\b`), "# s"},
+	{regexp.MustCompile(`This is the picture as of # s ago\.\n\n`), ""}, // what a busy machine adds
 	{regexp.MustCompile(`load [0-9.]+ on`), "load # on"},
 	{regexp.MustCompile(` +(# [JW])`), "  $1"}, // columns follow the figures' width
 	{regexp.MustCompile(`(POWER|ENERGY|GROSS) *`), "$1  "},
