@@ -50,9 +50,10 @@ demo: build ## the whole journey on a simulated workstation, unprivileged, nothi
 	bash test/demo/demo.sh
 
 .PHONY: test
-test: ## all tests that need no root and no VM, with the race detector; those of crashes once more without it, where they try more
-	@bash test/in-memory.sh $(GO) test -race ./...
+test: ## all tests that need no root and no VM, with the race detector; where they try more without it, so once more
+	@bash test/in-memory.sh $(GO) test -race $$($(GO) list ./... | grep -v /test/benchtune)
 	@bash test/in-memory.sh $(GO) test -run 'Crash|Real' ./internal/levers ./test/crash
+	@bash test/in-memory.sh $(GO) test ./test/journey ./test/benchtune
 
 .PHONY: crash
 crash: ## end the daemon at every write boundary there is, then restore (CRASH_HOSTS='workstation|amd': only on these)

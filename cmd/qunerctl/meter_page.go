@@ -38,6 +38,9 @@ func (a *app) meterPage(cmd *cobra.Command, s *screen, r client.Result, of meter
 	} else {
 		rows = append(rows, []cell{heading("time"), text(took)})
 	}
+	if all, ok := drawnByAll(w); ok {
+		rows = append(rows, []cell{heading("in all"), text(joules(all, 0) + ", " + quantity(micro(all)/lasted.Seconds(), 0, "W") + ", drawn by whoever it was")})
+	}
 	if w.GetWork() > 0 {
 		cost := "not known"
 		if j, half, ok := r.JoulesPerUnit(); ok {
@@ -90,6 +93,21 @@ func energyWords(r client.Result) string {
 		how += ", " + percent(c) + " of the time covered"
 	}
 	return joules(w.GetEnergyUj(), w.GetHalfWidthUj()) + above + "   (" + how + ")"
+}
+
+// drawnByAll is what the devices of a window drew meanwhile, of which the window was charged a share; not ok where it was charged
+// all, or that of a device is not known.
+func drawnByAll(w *qunerv1.WindowResult) (uj int64, ok bool) {
+	if w.GetShare() != "shared" || w.GetDurationNs() <= 0 {
+		return 0, false
+	}
+	for _, d := range w.GetDevices() {
+		if d.DeviceTotalUj == nil || d.GetCoverage() < 0.995 {
+			return 0, false
+		}
+		uj += d.GetDeviceTotalUj()
+	}
+	return uj, len(w.GetDevices()) > 0
 }
 
 // meterDevices is a row a device. Energy and power are above the floor where there is one.

@@ -122,9 +122,13 @@ func resultOutlet(ctx context.Context, path string, otherwise *screen) (*outlet,
 		file *os.File
 		err  error
 	}
+	how := os.O_WRONLY | os.O_CREATE | os.O_TRUNC | unix.O_CLOEXEC
+	if info, err := os.Stat(path); err == nil && info.Mode()&os.ModeNamedPipe != 0 {
+		how = os.O_WRONLY | unix.O_CLOEXEC // whoever has given up a pipe must not find a file in its place later
+	}
 	done := make(chan opened, 1)
 	go func() { // a named pipe is open when somebody reads it, as it is with a shell's >
-		file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_CLOEXEC, 0o666)
+		file, err := os.OpenFile(path, how, 0o666)
 		done <- opened{file, err}
 	}()
 	select {

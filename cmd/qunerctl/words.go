@@ -242,7 +242,7 @@ func reasonWords(reason string) string {
 		"sleeping":                     "a GPU slept and was not woken",
 		"lost":                         "a GPU fell off the bus",
 		"hung":                         "a GPU's driver did not answer",
-		"floor_none":                   "no idle floor is known: the figure holds what the machine burns at rest too; qunerctl floor measure finds it, or give --idle-watts",
+		"floor_none":                   "no idle floor is known at this operating point: the figure holds what the machine burns at rest too; qunerctl floor measure (--all-points) finds it, or give --idle-watts",
 		"floor_caller":                 "the idle floor is yours (--idle-watts)",
 		"floor_suspect":                "the idle floor looks too high: three windows were below it; qunerctl floor measure finds it anew",
 		"point_changed":                "the operating point changed meanwhile",

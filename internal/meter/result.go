@@ -160,7 +160,7 @@ func (out *DeviceEnergy) judge(p *part, e end) {
 		out.Terms.Edges += max(0, out.bound-out.Energy)
 		out.HalfWidth = half(out.Terms)
 	case out.Energy <= out.HalfWidth:
-		out.Method = Unknown
+		out.Method, out.small = Unknown, true
 		if p.coarse && e.elapsed < 2*minCoarse {
 			out.Reasons = append(out.Reasons, ReasonShortWindow)
 		}
@@ -199,7 +199,9 @@ func (res *Result) add(d DeviceEnergy) {
 	res.AboveIdle = res.AboveIdle && d.FloorFrom != floorNone
 	res.Coverage = min(res.Coverage, d.Coverage)
 	res.MaxGap = max(res.MaxGap, d.MaxGap)
-	res.Method = worse(res.Method, d.Method)
+	if !d.small { // what is too small by itself is measured all the same: the sum may not be
+		res.Method = worse(res.Method, d.Method)
+	}
 	if slices.Contains(d.Reasons, ReasonShared) {
 		res.Share = "shared"
 	}
@@ -233,6 +235,9 @@ func (res *Result) interval() {
 		holes += d.holes
 	}
 	res.HalfWidth = unit.Energy(math.Ceil(math.Sqrt(random+sq(constant)))) + holes
+	if res.Method == Sampled && res.Energy <= res.HalfWidth {
+		res.Method = Unknown
+	}
 	if res.Method == Sampled {
 		res.UpperBound, res.HasUpperBound = 0, false
 	}

@@ -44,7 +44,7 @@ func SumOf(results []Result) Sum {
 		r := &results[i]
 		s.Duration += r.Duration
 		s.count(r, i == 0)
-		small, missing := false, len(r.Devices) == 0
+		missing := len(r.Devices) == 0
 		s.HasUpperBound = s.HasUpperBound && !missing
 		for j := range r.Devices {
 			d := &r.Devices[j]
@@ -55,7 +55,6 @@ func SumOf(results []Result) Sum {
 				continue
 			}
 			s.Known = true
-			small = small || d.Method == Unknown
 			s.Energy, s.Gross, s.Floor = s.Energy+d.Energy, s.Gross+d.Gross, s.Floor+d.Floor
 			s.AboveIdle = s.AboveIdle && d.FloorFrom != floorNone
 			edges += sq(float64(d.Terms.Edges))
@@ -63,11 +62,11 @@ func SumOf(results []Result) Sum {
 			floors[d.FloorFrom] += float64(d.Terms.Floor)
 			gains[d.Device] += float64(d.Terms.Gain)
 		}
-		if small {
-			s.Small++
-		}
-		if missing {
+		switch {
+		case missing:
 			s.Unmeasured++
+		case r.Method != Sampled:
+			s.Small++
 		}
 	}
 	s.AboveIdle = s.AboveIdle && s.Known

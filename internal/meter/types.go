@@ -207,6 +207,7 @@ type DeviceEnergy struct {
 	Terms     Terms
 	Total     unit.Energy // the device's own over the window, whoever caused it
 
+	small bool        // measured, and Unknown only because that cannot be told from zero
 	bound unit.Energy // Energy is at most this much
 	holes unit.Energy // of Terms.Edges, what has no reading: it adds up
 }

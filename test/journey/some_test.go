@@ -1,4 +1,4 @@
-//go:build !journey
+//go:build !journey && !race
 
 package journey
 
