@@ -89,6 +89,7 @@ type Score struct {
 	WrongCertified float64 `json:"wrong_certified"` // of the certified
 	FlatRecall     float64 `json:"flat_recall"`
 	SlowViolations float64 `json:"slow_violations"`
+	Told           int     `json:"told"`          // sweeps that chose something else than found and told its saving; none: no figures
 	SavedHeld      float64 `json:"saved_held"`    // of the 95 % intervals of the saving, where something else was chosen than found
 	SlowdownHeld   float64 `json:"slowdown_held"` // of those of the slowdown
 	SavedHalf      float64 `json:"saved_half"`    // the mean half-width of the saving's interval
@@ -222,7 +223,7 @@ func (t *tally) score() Score {
 		InBand: share(t.inBand, t.sweeps), MeanWindows: share(t.windows, t.sweeps), Sweeps: t.sweeps,
 		Certified: share(t.certified, t.sweeps), WrongCertified: share(t.wrong, t.certified),
 		SlowViolations: share(t.slow, t.sweeps), FlatRecall: 1,
-		SavedHeld: share(t.saved, t.told), SlowdownHeld: share(t.slowdown, t.told), SavedHalf: t.half / float64(max(t.told, 1)),
+		Told: t.told, SavedHeld: share(t.saved, t.told), SlowdownHeld: share(t.slowdown, t.told), SavedHalf: t.half / float64(max(t.told, 1)),
 	}
 	if t.judged > 0 {
 		s.FlatRecall = share(t.right, t.judged)

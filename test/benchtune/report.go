@@ -50,9 +50,9 @@ func (r Result) Print(out io.Writer, b Bench) {
 		for _, sigma := range b.Sigmas {
 			for _, name := range names() {
 				s := r.Scores[Cell{name, sigma, rate}]
-				fmt.Fprintf(w, "%g %%\t%s\t%.2f %%\t%.1f\t%.3f %%\t%.2f %%\t%.1f %%\t%.2f %%\t%.1f %%\t%.2f %%\t%.1f %%\t%.1f %%\t%.1f %%\t\n",
+				fmt.Fprintf(w, "%g %%\t%s\t%.2f %%\t%.1f\t%.3f %%\t%.2f %%\t%.1f %%\t%.2f %%\t%.1f %%\t%.2f %%\t%s\t\n",
 					sigma, name, 100*s.InBand, s.MeanWindows, 100*s.MeanRegret, 100*s.P99Regret,
-					100*s.Certified, 100*s.WrongCertified, 100*s.FlatRecall, 100*s.SlowViolations, 100*s.SavedHeld, 100*s.SavedHalf, 100*s.SlowdownHeld)
+					100*s.Certified, 100*s.WrongCertified, 100*s.FlatRecall, 100*s.SlowViolations, s.held())
 			}
 		}
 		_ = w.Flush() // a terminal that is gone has nobody to tell
@@ -60,6 +60,14 @@ func (r Result) Print(out io.Writer, b Bench) {
 			printBars(out, bars(s))
 		}
 	}
+}
+
+// held is what the intervals that a search tells are worth; the simple searches tell none.
+func (s Score) held() string {
+	if s.Told == 0 {
+		return "\t\t"
+	}
+	return fmt.Sprintf("%.1f %%\t%.1f %%\t%.1f %%", 100*s.SavedHeld, 100*s.SavedHalf, 100*s.SlowdownHeld)
 }
 
 func printBars(out io.Writer, all []Bar) {
