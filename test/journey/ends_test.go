@@ -44,9 +44,9 @@ func (c *caller) access(name string, changes bool) {
 	if changes && strings.HasPrefix(filepath.Base(name), pointsFile) {
 		c.mu.Lock()
 		c.stored = true
+		c.late = c.late || c.went != "" && c.n == c.at // it went at the look at the directory, which is the first step of it
 		c.mu.Unlock()
 	}
-
 	switch {
 	case changes:
 		c.happens("a change of " + name)
