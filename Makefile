@@ -61,7 +61,7 @@ crash: ## end the daemon at every write boundary there is, then restore (CRASH_H
 
 .PHONY: journey
 journey: ## sweeps against the truth under 25 lives of noise, and called off at every change they make (half an hour or more)
-	$(IN_MEMORY) $(GO) test -count=1 -v -tags journey -timeout 60m ./test/journey | grep -v '^=== '
+	@bash test/in-memory.sh $(GO) test -count=1 -v -tags journey -timeout 60m ./test/journey | grep -v '^=== '
 
 .PHONY: test-systemd
 test-systemd: build ## install, kill, hang, upgrade, remove under a real systemd, in containers (root; CASE=…)

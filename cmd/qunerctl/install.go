@@ -9,11 +9,9 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -190,9 +188,7 @@ func realRoot(dir string) string {
 
 // carryOut does a plan, tells each step, and shows what came of it. Who reads that may go away: the plan goes on to its end.
 func (a *app) carryOut(ctx context.Context, m *install.Machine, plan install.Plan, e errand, does, place string) error {
-	gone := make(chan os.Signal, 1)
-	signal.Notify(gone, syscall.SIGPIPE) // not ignored: the programs that the plan starts would inherit that
-	defer signal.Stop(gone)
+	heedPipe()
 	var lines []install.Line
 	if !a.json {
 		a.out.printf("%s\n", does)

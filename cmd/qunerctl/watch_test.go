@@ -50,7 +50,7 @@ func watched(t *testing.T, d *daemon) *terminal {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
-		t.Skipf("no pseudo-terminal here: %v", err)
+		t.Skipf("needs a pseudo-terminal: %v", err)
 	}
 	t.Cleanup(func() { master.Close() })
 	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
@@ -62,7 +62,7 @@ func watched(t *testing.T, d *daemon) *terminal {
 	}
 	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
-		t.Skipf("no pseudo-terminal here: %v", err)
+		t.Skipf("needs a pseudo-terminal: %v", err)
 	}
 	defer slave.Close()
 	x := &terminal{t: t, master: master}

@@ -97,7 +97,7 @@ func analyze(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	tool, err := exec.LookPath("systemd-analyze")
 	if err != nil {
-		t.Skip("systemd-analyze is not installed")
+		t.Skip("needs systemd-analyze")
 	}
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "qunerd"), []byte("#!/bin/sh\n"), 0o755); err != nil {
@@ -138,7 +138,7 @@ func exposure(t *testing.T, unit string, bar float64) {
 	found := regexp.MustCompile(`Overall exposure level for \S+: ([0-9.]+)`).FindStringSubmatch(out)
 	if found == nil {
 		if strings.Contains(out, "offline") {
-			t.Skipf("this systemd-analyze does not look offline: %s", out)
+			t.Skipf("needs a systemd-analyze that looks offline: %s", out)
 		}
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -213,14 +213,14 @@ func reads(t *testing.T) (n int) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/io")
 	if err != nil {
-		t.Skipf("the kernel does not count reads: %v", err)
+		t.Skipf("needs /proc/self/io, a kernel that counts reads: %v", err)
 	}
 	for line := range strings.Lines(string(text)) {
 		if _, err := fmt.Sscanf(line, "syscr: %d", &n); err == nil {
 			return n
 		}
 	}
-	t.Skip("the kernel does not count reads")
+	t.Skip("needs syscr in /proc/self/io, a kernel that counts reads")
 	return 0
 }
 

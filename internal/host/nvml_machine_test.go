@@ -17,7 +17,7 @@ func buildFakeNVML(t *testing.T, options ...string) string {
 	t.Helper()
 	gcc, err := exec.LookPath("gcc")
 	if err != nil {
-		t.Skip("gcc is not installed: the fake libnvidia-ml.so.1 cannot be built")
+		t.Skip("needs gcc, to build the fake libnvidia-ml.so.1")
 	}
 	lib := filepath.Join(t.TempDir(), "libnvidia-ml.so.1")
 	args := append([]string{"-O1", "-Wall", "-Werror", "-fPIC", "-shared", "-fvisibility=hidden", "-o", lib}, options...)

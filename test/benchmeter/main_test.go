@@ -130,7 +130,7 @@ func millis(list string) ([]time.Duration, error) {
 // TestBench measures all cells. Its verdict is in the report.
 func TestBench(t *testing.T) {
 	if asked.windows <= 0 {
-		t.Skip("`make bench-meter` runs it: it takes minutes")
+		t.Skip("needs `make bench-meter`: it takes minutes")
 	}
 	cells, err := asked.cells()
 	if err != nil {

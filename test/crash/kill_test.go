@@ -26,7 +26,7 @@ func lives() map[syscall.Signal]int {
 // command.
 func TestARealProcessThatEnds(t *testing.T) {
 	if testing.Short() {
-		t.Skip("up to thirty lives of real processes: -short is on")
+		t.Skip("needs a run without -short: it is up to thirty lives of real processes")
 	}
 	if share == 0 {
 		t.Skip("real processes end in the run without the race detector")

@@ -5,7 +5,6 @@ package journey
 import (
 	"context"
 	"log/slog"
-	"os"
 	"testing"
 	"time"
 
@@ -21,26 +20,11 @@ func machine(t *testing.T, name string, seed uint64) *hostsim.Sim {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sim, err := hostsim.New(memoryDir(t), f, hostsim.Options{Seed: seed})
+	sim, err := hostsim.New(t.TempDir(), f, hostsim.Options{Seed: seed})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return sim
-}
-
-// memoryDir is a temporary directory in memory where there is one: on a disk, fsyncs are most of what a sweep does.
-func memoryDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "quner-journey-")
-	if err != nil {
-		return t.TempDir()
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
 }
 
 // start runs a daemon on sim until stop is called.
