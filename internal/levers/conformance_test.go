@@ -257,7 +257,10 @@ func hung(t *testing.T, r *rig) {
 		t.Errorf("late write: Get = %q, %v, want %q", v, err, r.chosen)
 	}
 	end = r.hang()
-	defer end()
+	defer func() { // the write that is out ends before the machine's files do
+		end()
+		synctest.Wait()
+	}()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stop := errors.New("service stops")
 	go cancel(stop)
